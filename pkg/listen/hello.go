@@ -71,7 +71,8 @@ func ParseHello(b []byte, limit int) (h Hello, n int, err error) {
 }
 
 // helloEnd follows records until the first handshake message is complete and
-// says where its last record ends.
+// says where its last record ends. Beside ErrShort it says where that is at the
+// earliest: all that is missing may come in one record.
 func helloEnd(b []byte, limit int) (int, error) {
 	var head [messageHeader]byte // the message's own header may be spread over four records
 	have, want := 0, messageHeader
@@ -95,13 +96,13 @@ func helloEnd(b []byte, limit int) (int, error) {
 		// The rest needs one more header per record: not to be waited for
 		// when it cannot fit.
 		rest := max(0, want-have)
-		if least := end + rest + recordHeader*((rest+maxRecord-1)/maxRecord); least > limit {
+		least := end + rest + recordHeader*((rest+maxRecord-1)/maxRecord)
+		switch {
+		case least > limit:
 			return 0, fmt.Errorf("ClientHello of at least %d bytes is %w (%d bytes)", least, ErrTooLarge, limit)
-		}
-		if end > len(b) {
-			return 0, ErrShort
-		}
-		if rest == 0 {
+		case end > len(b):
+			return least, ErrShort
+		case rest == 0:
 			return end, nil
 		}
 		at = end

@@ -1,0 +1,87 @@
+package listen
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+)
+
+// ServerTLS prepares a configuration for Handshake: the certificate that a
+// client is shown is noted with its connection, because ConnectionState keeps
+// only the peer's. Resumed sessions show none; what they would have been shown
+// is noted all the same.
+func ServerTLS(cfg *tls.Config) *tls.Config {
+	choose := cfg.GetCertificate
+	if choose == nil { // the caller left the choice to crypto/tls
+		return cfg
+	}
+	cfg = cfg.Clone()
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if e, ok := hello.Conn.(*encrypted); ok {
+			e.shown, _ = choose(hello) // an error comes again when it counts
+		}
+		return nil, nil
+	}
+	cfg.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if e, ok := hello.Conn.(*encrypted); ok && e.shown != nil {
+			return e.shown, nil
+		}
+		return choose(hello)
+	}
+	return cfg
+}
+
+// Handshake does the server side of TLS with a configuration of ServerTLS,
+// under the deadline that is set on the connection; crypto/tls has none of its
+// own. The stream that Read and Write use is the decrypted one from then on.
+func (c *Conn) Handshake(cfg *tls.Config) error {
+	below := &encrypted{Conn: c.Conn, prefix: slices.Clone(c.Pending()), seen: &c.seen}
+	c.Release()
+	t := tls.Server(below, cfg)
+	if err := t.Handshake(); err != nil {
+		return err
+	}
+	state := t.ConnectionState()
+	c.TLS = &state
+	if below.shown != nil {
+		c.Shown, below.shown = below.shown.Leaf, nil
+	}
+	c.Stream.Conn = t
+	return nil
+}
+
+// encrypted is the stream below TLS: first the bytes that came along with the
+// PROXY header, then the socket's.
+type encrypted struct {
+	net.Conn
+	prefix []byte
+	seen   *bool
+	shown  *tls.Certificate // during the handshake
+}
+
+func (e *encrypted) Read(p []byte) (int, error) {
+	if len(e.prefix) > 0 {
+		n := copy(p, e.prefix)
+		e.prefix = e.prefix[n:]
+		return n, nil
+	}
+	n, err := e.Conn.Read(p)
+	*e.seen = *e.seen || n > 0
+	return n, err
+}
+
+// ReadHello looks at the ClientHello of a connection that stays encrypted; its
+// bytes stay pending.
+func (c *Conn) ReadHello() error {
+	return c.ReadWhole(MaxHello, ErrShort, func(b []byte) (int, error) {
+		n, err := helloEnd(b, MaxHello)
+		if err != nil {
+			return n, err
+		}
+		h, err := decodeHello(b[:n])
+		if err == nil {
+			c.ClientHello = &h
+		}
+		return n, err
+	})
+}

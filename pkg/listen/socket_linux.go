@@ -1,0 +1,64 @@
+package listen
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long a silent or unreachable peer is believed to be alive. Devices roam
+// and sleep: the keep-alive of MQTT is the one that ends them; these find
+// peers that vanished without a word on connections that have none.
+const (
+	KeepAliveIdle     = 60 * time.Second
+	KeepAliveInterval = 15 * time.Second
+	KeepAliveCount    = 4
+	// UserTimeout bounds how long written bytes may stay unacknowledged
+	// (TCP_USER_TIMEOUT, RFC 5482).
+	UserTimeout = 60 * time.Second
+)
+
+// inheritedKeepAlive is net.ListenConfig.KeepAlive: negative leaves accepted
+// sockets as they come, since Linux hands them the listener's options.
+const inheritedKeepAlive = -1
+
+func controlListener(_, _ string, c syscall.RawConn) error { return setOptions(c) }
+
+// ControlDial sets the same options on an outgoing socket; it is a
+// net.Dialer.Control.
+func ControlDial(_, _ string, c syscall.RawConn) error { return setOptions(c) }
+
+func setOptions(c syscall.RawConn) error {
+	var err error
+	ctl := c.Control(func(fd uintptr) {
+		for _, o := range []struct{ level, name, value int }{
+			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(KeepAliveIdle / time.Second)},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(KeepAliveInterval / time.Second)},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, KeepAliveCount},
+			{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(UserTimeout / time.Millisecond)},
+		} {
+			if e := unix.SetsockoptInt(int(fd), o.level, o.name, o.value); e != nil {
+				err = e
+			}
+		}
+	})
+	if ctl != nil {
+		return ctl
+	}
+	return err
+}
+
+// unsent is the number of bytes that the kernel still holds for the peer,
+// sent and unacknowledged ones included.
+func unsent(t *net.TCPConn) int {
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return n
+}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"github.com/mqttlb/mqttlb/pkg/listen"
+)
+
+// header reads the PROXY header that stands first, where this listener takes
+// them.
+func (s *session) header() *failure {
+	if s.srv.opts.Accept == nil {
+		return nil
+	}
+	err := s.client.ReadHeader(s.srv.opts.Accept)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, listen.ErrUntrusted):
+		return &failure{stage: StageHeader, by: ByMqttlb, why: UntrustedPeer, err: err}
+	}
+	f := s.broken(StageHeader, err)
+	if f.why == Failed || f.why == TooLarge {
+		f.by, f.why = ByMqttlb, BadHeader
+	}
+	return f
+}
+
+// handshake terminates TLS, or looks at the ClientHello of what stays
+// encrypted.
+func (s *session) handshake() *failure {
+	switch s.srv.opts.Mode {
+	case Terminate:
+		return s.terminate()
+	case Passthrough:
+		return s.peekHello()
+	default:
+		return nil
+	}
+}
+
+func (s *session) terminate() *failure {
+	begun := time.Now()
+	err := s.client.Handshake(s.srv.opts.TLS)
+	if err != nil {
+		f := s.broken(StageHandshake, err)
+		if f.why == Failed {
+			f.by, f.why = whyTLS(err)
+		}
+		if f.why != NoBytes {
+			s.srv.opts.Observer.Handshaken(Handshake{Listener: s.srv.opts.Name, Took: time.Since(begun), Failure: f.why})
+		}
+		return f
+	}
+	state := s.client.TLS
+	s.start.TLSVersion = state.Version
+	s.start.Resumed = state.DidResume
+	s.start.SNI = state.ServerName
+	if len(state.PeerCertificates) > 0 {
+		s.start.CertCN = state.PeerCertificates[0].Subject.CommonName
+	}
+	s.srv.opts.Observer.Handshaken(Handshake{Listener: s.srv.opts.Name, Resumed: state.DidResume, Took: time.Since(begun)})
+	return nil
+}
+
+// whyTLS tells the failures apart that have different remedies.
+func whyTLS(err error) (Side, Why) {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return ByMqttlb, NotTLS
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return ByMqttlb, BadCertificate
+	}
+	return ByClient, TLSFailed
+}
+
+func (s *session) peekHello() *failure {
+	if err := s.client.ReadHello(); err != nil {
+		f := s.broken(StageConnect, err)
+		if f.why == Failed {
+			f.by, f.why = ByMqttlb, NotTLS
+		}
+		return f
+	}
+	s.start.SNI = s.client.ClientHello.ServerName
+	return nil
+}
