@@ -163,6 +163,7 @@ func (h *house) listenerOptions(c config.Listener, files *tlsParts) proxy.Option
 		ConnectTimeout: c.Limits.ConnectTimeout,
 		MaxConnectSize: c.Limits.MaxConnectSize,
 		MaxConnections: c.Limits.Connections,
+		PerAddress:     listen.Limit(c.Limits.PerIP),
 		IdleTimeout:    c.IdleTimeout,
 		Observer:       h.metrics,
 		Log:            h.log,

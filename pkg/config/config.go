@@ -133,12 +133,21 @@ type AcceptProxy struct {
 // Limits bounds what clients of a listener can take.
 type Limits struct {
 	Connections int `key:"connections" default:"0" min:"0" max:"10000000"` // held at once; 0 is no bound
+	PerIP       PerIP `key:"per_ip"`
 	// ConnectTimeout runs from accept to whole CONNECT (or ClientHello), TLS
 	// handshake and PROXY header included.
 	ConnectTimeout time.Duration `key:"connect_timeout" default:"10s" min:"100ms" max:"10m"`
 	// MaxConnectSize is the longest CONNECT packet in bytes, fixed header
 	// included. The default has room for any one field at its longest.
 	MaxConnectSize int `key:"max_connect_size" default:"128 KiB" min:"64 B" max:"16 MiB" is:"size"`
+}
+
+// PerIP bounds what clients of one address can take. An IPv6 client counts by
+// its /64. With accept_proxy it is the client's address that counts.
+type PerIP struct {
+	Connections int            `key:"connections" default:"0" min:"0" max:"10000000"` // held at once; 0 is no bound
+	Rate        float64        `key:"rate" default:"0" max:"1000000"`                 // new ones a second; 0 is no bound
+	Exempt      []netip.Prefix `key:"exempt" is:"prefix"`
 }
 
 // Pool is a set of backends that serve the same clients.

@@ -68,6 +68,8 @@ type Options struct {
 	// MaxConnections bounds the connections held at once; zero is no bound. A
 	// few more are let in far enough to be told so.
 	MaxConnections int
+	// PerAddress bounds what clients of one address can take.
+	PerAddress listen.Limit
 	// IdleTimeout ends connections whose client sends nothing for this long,
 	// where no Keep Alive says better; zero never does.
 	IdleTimeout    time.Duration
@@ -86,10 +88,11 @@ type Server struct {
 	log      *slog.Logger
 	throttle throttle
 
-	nextID   atomic.Uint64
-	accepted atomic.Uint64
-	slots    atomic.Int64
-	traffic  Traffic
+	addresses *listen.Limiter // nil without limits
+	nextID    atomic.Uint64
+	accepted  atomic.Uint64
+	slots     atomic.Int64
+	traffic   Traffic
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -116,10 +119,11 @@ func New(o Options) *Server {
 		o.Observer = noObserver{}
 	}
 	s := &Server{
-		opts:     o,
-		log:      o.Log.With("listener", o.Name),
-		sessions: make(map[*session]struct{}),
-		sockets:  make(map[net.Listener]struct{}),
+		opts:      o,
+		log:       o.Log.With("listener", o.Name),
+		addresses: listen.NewLimiter(o.PerAddress),
+		sessions:  make(map[*session]struct{}),
+		sockets:   make(map[net.Listener]struct{}),
 	}
 	s.nextID.Store(rand.Uint64())
 	return s
@@ -174,7 +178,9 @@ func (s *Server) accept(ctx context.Context, c net.Conn) {
 		socket:   c,
 		client:   listen.NewConn(c),
 		accepted: time.Now(),
-		over:     s.opts.MaxConnections > 0 && held > int64(s.opts.MaxConnections),
+	}
+	if s.opts.MaxConnections > 0 && held > int64(s.opts.MaxConnections) {
+		ses.over = overListener
 	}
 	ses.start.ID = s.nextID.Add(1)
 	ses.start.Listener = s.opts.Name
@@ -218,6 +224,9 @@ func (s *Server) leave(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses)
 	s.mu.Unlock()
+	if ses.counted {
+		s.addresses.Leave(ses.client.Source.Addr())
+	}
 	s.slots.Add(-1)
 	s.running.Done()
 }

@@ -10,7 +10,7 @@
 // file, in this order:
 //
 //	accept     a slot is counted, the budget begins
-//	handshake  the PROXY header, if this listener takes one; TLS, or a look at the ClientHello
+//	handshake  the PROXY header, if this listener takes one; limits by address; TLS, or a look at the ClientHello
 //	peek       one buffer, until CONNECT is whole, or the cap or the budget is hit
 //	admit      limits that want an answer in the client's own protocol
 //	route      which pool, by SNI and ALPN; which key, by the pool's hash_key

@@ -63,6 +63,8 @@ const (
 	IdentifierRejected Why = "identifier_rejected" // 0x85
 	TooLarge           Why = "too_large"           // 0x95
 	Limit              Why = "limit"               // listener's limits.connections
+	AddressLimit       Why = "address_limit"       // limits.per_ip.connections, or far over either
+	AddressRate        Why = "address_rate"        // limits.per_ip.rate
 	NoRoute            Why = "no_route"            // no route matches and there is no default pool
 	NoBackend          Why = "no_backend"          // none of the pool is up
 	BackendsFull       Why = "backends_full"       // all that are up hold max_connections
@@ -168,7 +170,7 @@ func whyOf(err error) Why {
 	}
 }
 
-// end tells the observer and writes the one log line.
+// end writes the one log line and tells the observer.
 func (s *session) end(f *failure) {
 	e := End{
 		Start:       s.start,
@@ -183,8 +185,8 @@ func (s *session) end(f *failure) {
 		Opened:      s.opened,
 	}
 	e.Peer, e.Source = s.client.Peer, s.client.Source
-	s.srv.opts.Observer.Ended(e)
 	s.srv.logEnd(e)
+	s.srv.opts.Observer.Ended(e)
 }
 
 // logEnd writes one Info line for a connection that was carried, and a

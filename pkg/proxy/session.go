@@ -21,7 +21,8 @@ type session struct {
 	socket   net.Conn     // as accepted, below TLS: what kick may touch
 	client   *listen.Conn // the socket with its buffer, later with TLS
 	accepted time.Time
-	over     bool // beyond limits.connections: let in to be told so
+	over     excess // the bound that it is over: let in to be told so
+	counted  bool   // by the limiter of addresses, which must be told when it leaves
 
 	connect *mqtt.Connect // views into the client's buffer until the way is open; nil where no CONNECT is read
 	opening []byte        // what a backend is sent first: CONNECT, or the ClientHello
@@ -60,7 +61,7 @@ func (s *session) run(ctx context.Context) {
 // setUp brings a client to its backend.
 func (s *session) setUp(ctx context.Context) *failure {
 	for _, step := range []func() *failure{
-		s.header, s.handshake, // who is there
+		s.header, s.limit, s.handshake, // who is there
 		s.peek,           // what it wants
 		s.clearBudget,    // it has said so in time
 		s.admit, s.route, // whether it may, and where to
