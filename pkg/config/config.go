@@ -132,7 +132,7 @@ type AcceptProxy struct {
 
 // Limits bounds what clients of a listener can take.
 type Limits struct {
-	Connections int `key:"connections" default:"0" min:"0" max:"10000000"` // held at once; 0 is no bound
+	Connections int   `key:"connections" default:"0" min:"0" max:"10000000"` // held at once; 0 is no bound
 	PerIP       PerIP `key:"per_ip"`
 	// ConnectTimeout runs from accept to whole CONNECT (or ClientHello), TLS
 	// handshake and PROXY header included.
