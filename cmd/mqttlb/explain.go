@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mqttlb/mqttlb/cmd/internal/command"
 	"github.com/mqttlb/mqttlb/pkg/proxy"
 )
 
@@ -22,7 +23,7 @@ The answer comes from the configuration alone: every mqttlb with the same pool
 gives the same. Backends count as up unless the configuration says otherwise.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			h, _, err := assemble(path, silent)
+			h, _, err := assemble(path, command.Silent)
 			if err != nil {
 				return err
 			}
@@ -38,7 +39,7 @@ gives the same. Backends count as up unless the configuration says otherwise.`,
 				return json.NewEncoder(c.OutOrStdout()).Encode(e)
 			}
 			_, err = e.WriteTo(c.OutOrStdout())
-			return fail(err)
+			return command.Fail(err)
 		},
 	}
 	configFlag(c, &path)

@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mqttlb/mqttlb/cmd/internal/command"
 	"github.com/mqttlb/mqttlb/pkg/admin"
-	"github.com/mqttlb/mqttlb/pkg/listen"
 )
 
 // firstVerdicts is how long beyond a check's own timeout the start waits for
@@ -62,45 +60,13 @@ func (h *house) run(ctx context.Context) error {
 // bind opens all sockets or none.
 func (h *house) bind(ctx context.Context) (sockets, error) {
 	var s sockets
-	var problems []error
-	open := func(address, key string) net.Listener {
-		if address == "" {
-			return nil
-		}
-		l, err := listen.Listen(ctx, address)
-		if err != nil {
-			problems = append(problems, errors.New(h.cfg.Problem(key, bindFault(address, err), "").String()))
-			return nil
-		}
-		return l
-	}
+	b := command.Binder{Config: h.cfg}
 	for i, l := range h.listeners {
-		s.listeners = append(s.listeners, open(l.cfg.Address, fmt.Sprintf("listeners[%d].address", i)))
+		s.listeners = append(s.listeners, b.Listen(ctx, l.cfg.Address, fmt.Sprintf("listeners[%d].address", i)))
 	}
-	s.admin = open(h.cfg.Admin.Address, "admin.address")
-	s.health = open(h.cfg.HealthEndpoint.HTTP, "health_endpoint.http")
-	if len(problems) == 0 {
-		return s, nil
-	}
-	for _, l := range append(s.listeners, s.admin, s.health) {
-		if l != nil {
-			l.Close()
-		}
-	}
-	return sockets{}, errors.Join(problems...)
-}
-
-func bindFault(address string, err error) string {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "cannot listen on " + address + ": another process listens there; stop it or choose another port"
-	case errors.Is(err, syscall.EACCES):
-		return "cannot listen on " + address + ": ports below 1024 need CAP_NET_BIND_SERVICE; grant it or choose another port"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "cannot listen on " + address + ": this machine has no such address"
-	default:
-		return "cannot listen on " + address + ": " + err.Error()
-	}
+	s.admin = b.Listen(ctx, h.cfg.Admin.Address, "admin.address")
+	s.health = b.Listen(ctx, h.cfg.HealthEndpoint.HTTP, "health_endpoint.http")
+	return s, b.Err()
 }
 
 func (h *house) serveHTTP(g *errgroup.Group, ctx context.Context, s sockets) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"time"
@@ -40,14 +39,6 @@ type listener struct {
 	server *proxy.Server
 }
 
-func logger(c config.Log, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level.Level()}
-	if c.Format == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
-}
-
 // build makes the parts of a checked configuration.
 func build(cfg *config.Config, files *tlsParts, log *slog.Logger) (*house, error) {
 	h := &house{cfg: cfg, log: log, metrics: admin.NewMetrics()}
@@ -67,7 +58,7 @@ func build(cfg *config.Config, files *tlsParts, log *slog.Logger) (*house, error
 		servers = append(servers, l.server)
 	}
 	h.ready = admin.NewReadiness(pools)
-	h.metrics.Watch(servers, pools, files.shown)
+	h.metrics.Watch(servers, pools, files.Shown)
 	if cfg.HealthEndpoint.TCP != "" {
 		h.gate = &listen.Gate{Address: cfg.HealthEndpoint.TCP, Log: log}
 	}
@@ -158,7 +149,7 @@ func (h *house) listenerOptions(c config.Listener, files *tlsParts) proxy.Option
 		Name:           c.Name,
 		Mode:           proxy.Mode(c.TLS.Mode),
 		Protocol:       proxy.Protocol(c.Protocol),
-		TLS:            files.listeners[c.Name],
+		TLS:            files.Listeners[c.Name],
 		Pool:           h.find(c.Pool),
 		ConnectTimeout: c.Limits.ConnectTimeout,
 		MaxConnectSize: c.Limits.MaxConnectSize,

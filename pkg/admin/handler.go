@@ -9,9 +9,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// Reporter says whether clients should be sent here, and why not.
+type Reporter interface{ Report() Report }
+
+// Report is the answer of /readyz.
+type Report struct {
+	Ready   bool        `json:"ready"`
+	Reasons []string    `json:"reasons,omitempty"` // why not
+	Pools   []PoolState `json:"pools,omitempty"`   // mqttlb's
+	Node    string      `json:"node,omitempty"`    // the broker's
+}
+
 // Health answers /healthz and /readyz: what a checker may ask without seeing
 // more.
-func Health(ready *Readiness) *http.ServeMux {
+func Health(ready Reporter) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")
@@ -28,7 +39,7 @@ func Health(ready *Readiness) *http.ServeMux {
 }
 
 // Handler is the admin address: health and metrics.
-func Handler(ready *Readiness, metrics prometheus.Gatherer) *http.ServeMux {
+func Handler(ready Reporter, metrics prometheus.Gatherer) *http.ServeMux {
 	mux := Health(ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return mux

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/mqttlb/mqttlb/pkg/backend"
 	"github.com/mqttlb/mqttlb/pkg/proxy"
@@ -34,7 +33,6 @@ var setUpBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 
 // the Go runtime and the process.
 func NewMetrics() *Metrics {
 	m := &Metrics{
-		Registry: prometheus.NewRegistry(),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mqttlb_connections_ended_total", Help: "Connections that ended, by how far they came, who ended them and why.",
 		}, []string{"stage", "by", "reason"}),
@@ -57,8 +55,7 @@ func NewMetrics() *Metrics {
 			Name: "mqttlb_check_failures_total", Help: "Health checks and passive reports that failed.",
 		}, []string{"pool", "backend", "reason"}),
 	}
-	m.Registry.MustRegister(m.ended, m.refused, m.handshakes, m.handshakeFailures, m.connect, m.backendConnect, m.checkFailures,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	m.Registry = NewRegistry(m.ended, m.refused, m.handshakes, m.handshakeFailures, m.connect, m.backendConnect, m.checkFailures)
 	return m
 }
 
@@ -101,12 +98,6 @@ func (m *Metrics) CheckFailed(id backend.ID, reason string) {
 	m.checkFailures.WithLabelValues(id.Pool, id.Name, reason).Inc()
 }
 
-// Certificate is a certificate that a listener presents.
-type Certificate struct {
-	Listener, Subject string
-	NotAfter          time.Time
-}
-
 // live reads figures where they are kept.
 type live struct {
 	servers      []*proxy.Server
@@ -114,18 +105,14 @@ type live struct {
 	certificates []Certificate
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
 var (
-	connectionsDesc        = desc("mqttlb_connections", "Connections held now.", "listener")
-	connectionsTotalDesc   = desc("mqttlb_connections_total", "Connections accepted.", "listener")
-	bytesDesc              = desc("mqttlb_bytes_total", "Bytes relayed, by who sent them.", "listener", "direction")
-	backendUpDesc          = desc("mqttlb_backend_up", "1 if the backend's health checks pass.", "pool", "backend")
-	backendConnectionsDesc = desc("mqttlb_backend_connections", "Connections held now, those being set up included.", "pool", "backend")
-	backendSpilledDesc     = desc("mqttlb_backend_spilled_total", "Clients that went elsewhere because the backend was full or over its bounded load.", "pool", "backend")
-	certificateDesc        = desc("mqttlb_certificate_expiry_seconds", "Seconds until the certificate expires.", "listener", "subject")
+	connectionsDesc        = Desc("mqttlb_connections", "Connections held now.", "listener")
+	connectionsTotalDesc   = Desc("mqttlb_connections_total", "Connections accepted.", "listener")
+	bytesDesc              = Desc("mqttlb_bytes_total", "Bytes relayed, by who sent them.", "listener", "direction")
+	backendUpDesc          = Desc("mqttlb_backend_up", "1 if the backend's health checks pass.", "pool", "backend")
+	backendConnectionsDesc = Desc("mqttlb_backend_connections", "Connections held now, those being set up included.", "pool", "backend")
+	backendSpilledDesc     = Desc("mqttlb_backend_spilled_total", "Clients that went elsewhere because the backend was full or over its bounded load.", "pool", "backend")
+	certificateDesc        = Desc("mqttlb_certificate_expiry_seconds", "Seconds until the certificate expires.", "listener", "subject")
 )
 
 // Describe implements prometheus.Collector.
@@ -137,17 +124,12 @@ func (l *live) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (l *live) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
+	out := Sink(ch)
 	for _, s := range l.servers {
-		gauge(connectionsDesc, float64(s.Connections()), s.Name())
-		counter(connectionsTotalDesc, s.Accepted(), s.Name())
-		counter(bytesDesc, s.Traffic().FromClients.Load(), s.Name(), "from_clients")
-		counter(bytesDesc, s.Traffic().FromBackends.Load(), s.Name(), "from_backends")
+		out.Gauge(connectionsDesc, float64(s.Connections()), s.Name())
+		out.Counter(connectionsTotalDesc, s.Accepted(), s.Name())
+		out.Counter(bytesDesc, s.Traffic().FromClients.Load(), s.Name(), "from_clients")
+		out.Counter(bytesDesc, s.Traffic().FromBackends.Load(), s.Name(), "from_backends")
 	}
 	for _, p := range l.pools {
 		for _, b := range p.Options().Table.Backends() {
@@ -155,12 +137,12 @@ func (l *live) Collect(ch chan<- prometheus.Metric) {
 			if v, ok := b.Verdict(); ok && v.Up {
 				up = 1
 			}
-			gauge(backendUpDesc, up, b.Pool, b.Name)
-			gauge(backendConnectionsDesc, float64(b.Connections()), b.Pool, b.Name)
-			counter(backendSpilledDesc, b.Spilled(), b.Pool, b.Name)
+			out.Gauge(backendUpDesc, up, b.Pool, b.Name)
+			out.Gauge(backendConnectionsDesc, float64(b.Connections()), b.Pool, b.Name)
+			out.Counter(backendSpilledDesc, b.Spilled(), b.Pool, b.Name)
 		}
 	}
 	for _, c := range l.certificates {
-		gauge(certificateDesc, time.Until(c.NotAfter).Seconds(), c.Listener, c.Subject)
+		out.Gauge(certificateDesc, c.Left(), c.Listener, c.Subject)
 	}
 }

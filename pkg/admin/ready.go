@@ -9,8 +9,8 @@ import (
 	"github.com/mqttlb/mqttlb/pkg/proxy"
 )
 
-// Readiness answers whether clients should be sent here: a pool has a backend
-// that is up, and no shutdown is under way.
+// Readiness answers for mqttlb whether clients should be sent here: a pool has a
+// backend that is up, and no shutdown is under way.
 type Readiness struct {
 	pools    []*proxy.Pool
 	draining atomic.Bool
@@ -35,13 +35,6 @@ type BackendState struct {
 	Reason string        `json:"reason,omitempty"`
 }
 
-// Report is the answer of /readyz.
-type Report struct {
-	Ready   bool        `json:"ready"`
-	Reasons []string    `json:"reasons,omitempty"` // why not
-	Pools   []PoolState `json:"pools"`
-}
-
 // Ready is the short answer.
 func (r *Readiness) Ready() bool {
 	if r.draining.Load() {
@@ -64,7 +57,7 @@ func anyUp(t *affinity.Table) bool {
 	return false
 }
 
-// Report is the long answer, with the reasons.
+// Report implements Reporter.
 func (r *Readiness) Report() Report {
 	rep := Report{Ready: r.Ready(), Pools: make([]PoolState, 0, len(r.pools))}
 	if r.draining.Load() {

@@ -1,10 +1,11 @@
-// Package config reads, completes and checks the configuration of mqttlb, and
-// gives it as plain structs.
+// Package config reads, completes and checks the configurations of mqttlb and
+// of the broker, and gives them as plain structs: [Config] and [Broker].
 //
 // It is the only package that knows the file formats, the environment and
 // viper. What it hands out is whole: every default is filled in, every name
 // that points somewhere points at something, and every file that is named
-// can be read. Whoever takes a [Config] checks nothing a second time.
+// can be read. Whoever takes a [Config] or a [Broker] checks nothing a second
+// time.
 //
 // What is wrong is told all at once, as [Problems]: for each the file and
 // line, the full path of the key, what is the matter and how to mend it.
@@ -20,12 +21,16 @@
 package config
 
 import (
+	_ "embed"
 	"log/slog"
 	"net/netip"
 	"time"
 )
 
-// Config is one whole, checked configuration.
+//go:embed default.yaml
+var defaultFile []byte
+
+// Config is one whole, checked configuration of mqttlb.
 type Config struct {
 	Listeners []Listener `key:"listeners" required:"true"`
 	Pools     []Pool     `key:"pools" required:"true"`
@@ -39,6 +44,17 @@ type Config struct {
 
 	src *source
 }
+
+func (*Config) program() program {
+	return program{name: "mqttlb", prefix: "MQTTLB_", reserved: brokerPrefix, builtin: defaultFile}
+}
+
+func (cfg *Config) locate(s *source) { cfg.src = s }
+
+// Problem locates a problem that shows up after loading, such as an address
+// that is in use, at the key's place in the file. The key is a full path, such
+// as listeners[0].tls.certificates[1].key.
+func (cfg *Config) Problem(key, what, mend string) Problem { return cfg.src.problem(key, what, mend) }
 
 // Listener is one address that clients connect to.
 type Listener struct {
@@ -304,7 +320,7 @@ type HealthEndpoint struct {
 	HTTP string `key:"http" is:"listen"`
 }
 
-// Log is how mqttlb logs, always to standard error.
+// Log is how the program logs, always to standard error.
 type Log struct {
 	Level  LogLevel  `key:"level" default:"info" oneof:"debug info warn error"`
 	Format LogFormat `key:"format" default:"text" oneof:"text json"`

@@ -2,59 +2,79 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-const envPrefix = "MQTTLB_"
+// variable is a key that the environment can set.
+type variable struct {
+	path []string
+	typ  reflect.Type
+}
 
-// envConfig names the file that the commands read; it is no key.
-const envConfig = envPrefix + "CONFIG"
-
-// variables lists the keys that the environment can set: the single values
-// outside of lists, under MQTTLB_ and the path in capitals.
-func variables(t reflect.Type, path []string) map[string][]string {
-	vars := map[string][]string{}
+// variables lists them: the single values outside of lists, under the path in
+// capitals behind the program's prefix.
+func (p program) variables(t reflect.Type, path []string) map[string]variable {
+	vars := map[string]variable{}
 	for _, f := range fieldsOf(t) {
 		at := append(slices.Clone(path), f.key)
 		switch f.typ.Kind() {
 		case reflect.Slice, reflect.Pointer:
 		case reflect.Struct:
-			for name, keys := range variables(f.typ, at) {
-				vars[name] = keys
-			}
+			maps.Copy(vars, p.variables(f.typ, at))
 		default:
-			vars[envPrefix+strings.ToUpper(strings.Join(at, "_"))] = at
+			vars[p.prefix+strings.ToUpper(strings.Join(at, "_"))] = variable{at, f.typ}
 		}
 	}
 	return vars
 }
 
-// fromCluster recognises the variables that Kubernetes sets in every pod
-// beside a Service that is called mqttlb; they are not meant for us.
-func fromCluster(name string) bool {
-	rest := strings.TrimPrefix(name, envPrefix)
-	return rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_")
+// value is what the environment says, as a file would say it: numbers and truth
+// without quotes.
+func (v variable) value(s, from string) *node {
+	n := &node{kind: text, text: s, from: from}
+	switch {
+	case v.typ.Kind() == reflect.Int && isNumber(s):
+		n.kind = integer
+	case v.typ.Kind() == reflect.Bool && (s == "true" || s == "false"):
+		n.kind = boolean
+	}
+	return n
+}
+
+// config is the variable that names the file which the commands read; it is no
+// key.
+func (p program) config() string { return p.prefix + "CONFIG" }
+
+// owns says whether a variable is meant for the program, and so must be one
+// that it knows. Kubernetes sets some in every pod beside a Service that is
+// called like the program; they are not.
+func (p program) owns(name string) bool {
+	rest, ok := strings.CutPrefix(name, p.prefix)
+	switch {
+	case !ok, p.reserved != "" && strings.HasPrefix(name, p.reserved):
+		return false
+	default:
+		return rest != "PORT" && !strings.HasPrefix(rest, "PORT_") && !strings.HasPrefix(rest, "SERVICE_")
+	}
 }
 
 // environment lays the variables over the file's tree and reports those that
 // it does not know. An empty variable counts as not set.
-func (c *checker) environment(root *node, environ []string) {
-	vars := variables(reflect.TypeFor[Config](), nil)
-	known := []string{envConfig}
-	for name := range vars {
-		known = append(known, name)
-	}
+func (c *checker) environment(root *node, t reflect.Type, environ []string) {
+	vars := c.program.variables(t, nil)
+	known := slices.AppendSeq([]string{c.program.config()}, maps.Keys(vars))
 	slices.Sort(known)
 	for _, assignment := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(assignment, "=")
-		if !strings.HasPrefix(name, envPrefix) || name == envConfig || value == "" || fromCluster(name) {
+		if !c.program.owns(name) || name == c.program.config() || value == "" {
 			continue
 		}
 		from := "environment variable " + name
-		if keys, ok := vars[name]; ok {
-			overlay(root, keys, &node{kind: text, text: value, from: from})
+		if v, ok := vars[name]; ok {
+			overlay(root, v.path, v.value(value, from))
 			continue
 		}
 		mend := "known are " + strings.Join(known, ", ")

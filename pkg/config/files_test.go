@@ -25,7 +25,7 @@ func TestNamedFilesMustBeReadable(t *testing.T) {
 		if strings.Contains(row.want, "permission") && os.Geteuid() == 0 {
 			continue // root reads everything
 		}
-		fault := unreadable(row.path)
+		fault := unreadable(row.path, "mqttlb")
 		switch {
 		case fault == nil && row.want != "", fault != nil && row.want == "":
 			t.Errorf("%s: got %v, want %q", row.path, fault, row.want)

@@ -90,27 +90,36 @@ func bomb() string {
 }
 
 func FuzzLoad(f *testing.F) {
-	for _, content := range []string{minimal, string(defaultFile), bomb(), "a: &x [*x]", "{<<: [{a: 1}], a: 2}", `{"a": [1, true, null]}`, "[[a.b]]\nc = {d.e = 1}\n", "listeners.x = 1\n[[listeners]]\n"} {
+	for _, content := range []string{minimal, minimalBroker, string(defaultFile), string(defaultBrokerFile), bomb(), "a: &x [*x]", "{<<: [{a: 1}], a: 2}", `{"a": [1, true, null]}`, "[[a.b]]\nc = {d.e = 1}\n", "listeners.x = 1\n[[listeners]]\n"} {
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
 		for format, parse := range formats {
 			c, err := Loader{SkipFiles: true}.load("c"+format, []byte(content), parse)
-			if err == nil {
-				if len(c.Listeners) == 0 || len(c.Pools) == 0 || len(c.Pools[0].Backends) == 0 {
-					t.Fatalf("%s: accepted %+v", format, c)
-				}
-				continue
+			if told(t, format, err) && (len(c.Listeners) == 0 || len(c.Pools) == 0 || len(c.Pools[0].Backends) == 0) {
+				t.Fatalf("%s: accepted %+v", format, c)
 			}
-			p, ok := err.(*Problems)
-			if !ok || len(p.List) == 0 {
-				t.Fatalf("%s: %T %v", format, err, err)
-			}
-			for _, one := range p.List {
-				if one.File == "" || one.What == "" || strings.Contains(one.What, "decoded") {
-					t.Fatalf("%s: %s", format, one)
-				}
+			b, err := BrokerLoader{SkipFiles: true}.load("b"+format, []byte(content), parse)
+			if told(t, format, err) && (len(b.Listeners) == 0 || b.Data == "") {
+				t.Fatalf("%s: accepted %+v", format, b)
 			}
 		}
 	})
+}
+
+// told says that there is no error, and sees to it that one says what is wrong.
+func told(t *testing.T, format string, err error) (fine bool) {
+	if err == nil {
+		return true
+	}
+	p, ok := err.(*Problems)
+	if !ok || len(p.List) == 0 {
+		t.Fatalf("%s: %T %v", format, err, err)
+	}
+	for _, one := range p.List {
+		if one.File == "" || one.What == "" || strings.Contains(one.What, "decoded") {
+			t.Fatalf("%s: %s", format, one)
+		}
+	}
+	return false
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,17 +13,22 @@ import (
 	"github.com/spf13/viper"
 )
 
-//go:embed default.yaml
-var defaultFile []byte
-
 // DefaultName stands for a file name in problems of the built-in default.
 const DefaultName = "built-in default"
 
-// Loader reads configurations. The zero Loader sees no environment and checks
-// that the files which a configuration names can be read.
-type Loader struct {
-	// Environ holds "NAME=value" as [os.Environ] gives it. MQTTLB_ variables
-	// win over what the file says.
+type (
+	// Loader reads configurations of mqttlb.
+	Loader = LoaderOf[Config, *Config]
+	// BrokerLoader reads configurations of the broker.
+	BrokerLoader = LoaderOf[Broker, *Broker]
+)
+
+// LoaderOf reads configurations of the kind C. The zero value sees no
+// environment and checks that the files which a configuration names can be
+// read.
+type LoaderOf[C any, P schema[C]] struct {
+	// Environ holds "NAME=value" as [os.Environ] gives it. MQTTLB_ variables,
+	// or MQTTLB_BROKER_ ones for the broker, win over what the file says.
 	Environ []string
 	// SkipFiles leaves the named files alone.
 	SkipFiles bool
@@ -32,19 +36,30 @@ type Loader struct {
 	// given a configuration that has problems already: what is wrong is left
 	// out or zero there. What it says of a key that has a problem, or of a pair
 	// of cert and key half of which can't be read, is dropped.
-	Also func(*Config) []Problem
+	Also func(*C) []Problem
 }
 
-// Load reads the file with the environment of the process. An empty path
-// stands for the built-in default. The error is a [*Problems].
+// Load reads a configuration of mqttlb with the environment of the process. An
+// empty path stands for the built-in default. The error is a [*Problems].
 func Load(path string) (*Config, error) {
 	return Loader{Environ: os.Environ()}.Load(path)
 }
 
-// Default is the configuration that counts where no file is given, untouched
-// by the environment.
-func Default() *Config {
-	c, err := Loader{}.Load("")
+// LoadBroker reads a configuration of the broker; see [Load].
+func LoadBroker(path string) (*Broker, error) {
+	return BrokerLoader{Environ: os.Environ()}.Load(path)
+}
+
+// Default is what mqttlb does where no file is given, untouched by the
+// environment.
+func Default() *Config { return builtin[Config]() }
+
+// DefaultBroker is what the broker does where no file is given, untouched by
+// the environment.
+func DefaultBroker() *Broker { return builtin[Broker]() }
+
+func builtin[C any, P schema[C]]() *C {
+	c, err := LoaderOf[C, P]{}.Load("")
 	if err != nil {
 		panic(err) // the file is part of the program, and a test loads it
 	}
@@ -56,10 +71,12 @@ var formats = map[string]func([]byte) (*node, *syntaxError){
 	".yaml": parseYAML, ".yml": parseYAML, ".toml": parseTOML, ".json": parseJSON,
 }
 
-// Load reads the file at path; see [Load].
-func (l Loader) Load(path string) (*Config, error) {
+// Load reads the file at path; an empty path stands for the built-in default.
+// The error is a [*Problems].
+func (l LoaderOf[C, P]) Load(path string) (*C, error) {
+	prog := P(nil).program()
 	if path == "" {
-		return l.load(DefaultName, defaultFile, parseYAML)
+		return l.load(DefaultName, prog.builtin, parseYAML)
 	}
 	parse, ok := formats[strings.ToLower(filepath.Ext(path))]
 	if !ok {
@@ -67,17 +84,18 @@ func (l Loader) Load(path string) (*Config, error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &Problems{[]Problem{{File: path, What: "can't be read: " + reason(err), Mend: "name a file that mqttlb may read"}}}
+		return nil, &Problems{[]Problem{{File: path, What: "can't be read: " + reason(err), Mend: "name a file that " + prog.name + " may read"}}}
 	}
 	return l.load(path, bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), parse)
 }
 
-func (l Loader) load(name string, data []byte, parse func([]byte) (*node, *syntaxError)) (*Config, error) {
+func (l LoaderOf[C, P]) load(name string, data []byte, parse func([]byte) (*node, *syntaxError)) (*C, error) {
 	c := checker{
-		source: source{file: name, places: map[string]place{}},
-		dir:    filepath.Dir(name),
-		bad:    map[string]bool{},
-		lost:   map[string]bool{},
+		source:  source{file: name, places: map[string]place{}},
+		program: P(nil).program(),
+		dir:     filepath.Dir(name),
+		bad:     map[string]bool{},
+		lost:    map[string]bool{},
 	}
 	root, syntax := parse(data)
 	switch {
@@ -90,16 +108,16 @@ func (l Loader) load(name string, data []byte, parse func([]byte) (*node, *synta
 		c.problems = []Problem{{File: name, Line: root.line, What: "is " + root.kind.String() + ", not a configuration", Mend: `begin with a key, e.g. "listeners:"`}}
 		return nil, c.sorted()
 	}
-	c.environment(root, l.Environ)
-	values := c.object(root, reflect.TypeFor[Config](), "")
-	cfg, err := decode(values)
+	c.environment(root, reflect.TypeFor[C](), l.Environ)
+	values := c.object(root, reflect.TypeFor[C](), "")
+	cfg, err := decode[C](values)
 	if err != nil {
 		c.problems = append(c.problems, Problem{File: name, What: "can't be decoded: " + err.Error()})
 		return nil, c.sorted()
 	}
-	cfg.src = &c.source
-	c.complete(cfg)
-	c.checkRules(cfg)
+	P(cfg).locate(&c.source)
+	P(cfg).complete(&c)
+	P(cfg).rules(&c)
 	if !l.SkipFiles {
 		c.checkFiles()
 	}
@@ -117,12 +135,12 @@ func (l Loader) load(name string, data []byte, parse func([]byte) (*node, *synta
 // decode fills the structs from values that the checker has found right. Viper
 // would lower-case keys and split them at dots, hence the delimiter; the exact
 // form fails on whatever the schema walk might have let through.
-func decode(values map[string]any) (*Config, error) {
+func decode[C any](values map[string]any) (*C, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
 	if err := v.MergeConfigMap(values); err != nil {
 		return nil, err
 	}
-	var cfg Config
+	var cfg C
 	err := v.UnmarshalExact(&cfg, func(d *mapstructure.DecoderConfig) {
 		d.TagName = "key"
 		d.WeaklyTypedInput = false

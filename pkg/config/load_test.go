@@ -22,7 +22,7 @@ func write(t *testing.T, name, content string) string {
 
 // load gives the configuration, or the problems with the folder of the file
 // cut off, so that tables can hold them as people read them.
-func load(t *testing.T, l Loader, name, content string) (*Config, string) {
+func load[C any, P schema[C]](t *testing.T, l LoaderOf[C, P], name, content string) (*C, string) {
 	t.Helper()
 	path := write(t, name, content)
 	c, err := l.Load(path)

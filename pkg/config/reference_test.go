@@ -19,21 +19,26 @@ func TestEveryExampleLoads(t *testing.T) {
 	}
 	var names []string
 	for _, path := range paths {
-		names = append(names, filepath.Base(path))
+		name := filepath.Base(path)
+		names = append(names, name)
 		// The certificates that examples name are the reader's to make.
-		if _, err := (Loader{SkipFiles: true}).Load(path); err != nil {
+		_, err := (Loader{SkipFiles: true}).Load(path)
+		if strings.HasPrefix(name, "broker") {
+			_, err = (BrokerLoader{SkipFiles: true}).Load(path)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}
-	for _, want := range []string{"plain.yaml", "tls-offload.yaml", "mtls.yaml", "passthrough.yaml", "mixed.yaml", "reference.yaml"} {
+	for _, want := range []string{"plain.yaml", "tls-offload.yaml", "mtls.yaml", "passthrough.yaml", "mixed.yaml", "reference.yaml", "broker.yaml"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("configs/%s is missing", want)
 		}
 	}
 }
 
-// schema gives every key with its field, under a path without numbers.
-func schema(t reflect.Type, path string, all map[string]field) {
+// keysBelow gives every key with its field, under a path without numbers.
+func keysBelow(t reflect.Type, path string, all map[string]field) {
 	for _, f := range fieldsOf(t) {
 		key := join(path, f.key)
 		all[key] = f
@@ -42,7 +47,7 @@ func schema(t reflect.Type, path string, all map[string]field) {
 			elem = elem.Elem()
 		}
 		if elem.Kind() == reflect.Struct && elem != prefixType {
-			schema(elem, key, all)
+			keysBelow(elem, key, all)
 		}
 	}
 }
@@ -69,10 +74,21 @@ func comments(n *yaml.Node, path string, all map[string]string) {
 	}
 }
 
-// The reference tells of each key what it does, its default, its bounds or
-// words; here they are held against the code.
-func TestReferenceDocumentsEveryKey(t *testing.T) {
-	data, err := os.ReadFile("../../configs/reference.yaml")
+// references are the files that tell of each key what it does, its default, its
+// bounds or words, and the code that they are held against.
+var references = map[string]reflect.Type{
+	"reference.yaml": reflect.TypeFor[Config](),
+	"broker.yaml":    reflect.TypeFor[Broker](),
+}
+
+func TestReferencesDocumentEveryKey(t *testing.T) {
+	for name, schema := range references {
+		t.Run(name, func(t *testing.T) { checkReference(t, filepath.Join("../../configs", name), schema) })
+	}
+}
+
+func checkReference(t *testing.T, path string, schema reflect.Type) {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +97,7 @@ func TestReferenceDocumentsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, above := map[string]field{}, map[string]string{}
-	schema(reflect.TypeFor[Config](), "", keys)
+	keysBelow(schema, "", keys)
 	comments(&doc, "", above)
 
 	facts := regexp.MustCompile(`(?:^|\. )(Required|Default: .*)\.$`)
@@ -140,15 +156,17 @@ func checkFacts(t *testing.T, key string, f field, said string) {
 // A default must be a value that a file could hold, or it could not be written
 // out in full.
 func TestDefaultsAreWithinTheirBounds(t *testing.T) {
-	keys := map[string]field{}
-	schema(reflect.TypeFor[Config](), "", keys)
-	for key, f := range keys {
-		if !f.has {
-			continue
-		}
-		c := checker{bad: map[string]bool{}, lost: map[string]bool{}, source: source{places: map[string]place{}}}
-		if _, ok := c.value(f.fallbackNode(), f.typ, f, key); !ok {
-			t.Errorf("%s", c.problems[0])
+	for _, schema := range references {
+		keys := map[string]field{}
+		keysBelow(schema, "", keys)
+		for key, f := range keys {
+			if !f.has {
+				continue
+			}
+			c := checker{bad: map[string]bool{}, lost: map[string]bool{}, source: source{places: map[string]place{}}}
+			if _, ok := c.value(f.fallbackNode(), f.typ, f, key); !ok {
+				t.Errorf("%s", c.problems[0])
+			}
 		}
 	}
 }

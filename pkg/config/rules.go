@@ -2,14 +2,11 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 )
 
-// complete fills in the defaults that hang on other keys.
-func (c *checker) complete(cfg *Config) {
+func (cfg *Config) complete(c *checker) {
 	for i := range cfg.Pools {
 		p := &cfg.Pools[i]
 		var sees, blind bool
@@ -38,10 +35,10 @@ func (c *checker) complete(cfg *Config) {
 }
 
 // listenersOf gives the listeners that can send connections to the pool.
-func (c *Config) listenersOf(pool string) func(yield func(*Listener) bool) {
+func (cfg *Config) listenersOf(pool string) func(yield func(*Listener) bool) {
 	return func(yield func(*Listener) bool) {
-		for i := range c.Listeners {
-			l := &c.Listeners[i]
+		for i := range cfg.Listeners {
+			l := &cfg.Listeners[i]
 			uses := l.Pool == pool || slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Pool == pool })
 			if uses && !yield(l) {
 				return
@@ -50,50 +47,25 @@ func (c *Config) listenersOf(pool string) func(yield func(*Listener) bool) {
 	}
 }
 
-// checkRules reports what is wrong between keys; each on its own is right.
-func (c *checker) checkRules(cfg *Config) {
-	c.uniqueNames(cfg)
+func (cfg *Config) rules(c *checker) {
+	unique(c, "listeners", cfg.Listeners, func(l Listener) string { return l.Name }, "give each listener a name of its own")
+	unique(c, "pools", cfg.Pools, func(p Pool) string { return p.Name }, "give each pool a name of its own")
 	pools := make([]string, len(cfg.Pools))
 	for i, p := range cfg.Pools {
 		pools[i] = p.Name
+		unique(c, fmt.Sprintf("pools[%d].backends", i), p.Backends, func(b Backend) string { return b.Name },
+			"give each backend of a pool a name of its own: it is the backend's place on the ring")
 	}
+	var sockets []socket
 	for i := range cfg.Listeners {
-		c.listener(&cfg.Listeners[i], fmt.Sprintf("listeners[%d]", i), pools)
+		key := fmt.Sprintf("listeners[%d]", i)
+		c.listener(&cfg.Listeners[i], key, pools)
+		sockets = append(sockets, socket{key + ".address", cfg.Listeners[i].Address})
 	}
 	for i := range cfg.Pools {
 		c.pool(cfg, &cfg.Pools[i], fmt.Sprintf("pools[%d]", i))
 	}
-	c.addresses(cfg)
-}
-
-func (c *checker) uniqueNames(cfg *Config) {
-	unique := func(names func(yield func(key, name string) bool), why string) {
-		first := map[string]string{}
-		for key, name := range names {
-			if other, twice := first[name]; twice && name != "" {
-				c.report(key, &fault{fmt.Sprintf("%s is the name of %s (line %d) already", quote(name), parent(other), c.places[other].line), why})
-			} else {
-				first[name] = key
-			}
-		}
-	}
-	unique(func(yield func(key, name string) bool) {
-		for i, l := range cfg.Listeners {
-			yield(fmt.Sprintf("listeners[%d].name", i), l.Name)
-		}
-	}, "give each listener a name of its own")
-	unique(func(yield func(key, name string) bool) {
-		for i, p := range cfg.Pools {
-			yield(fmt.Sprintf("pools[%d].name", i), p.Name)
-		}
-	}, "give each pool a name of its own")
-	for i, p := range cfg.Pools {
-		unique(func(yield func(key, name string) bool) {
-			for j, b := range p.Backends {
-				yield(fmt.Sprintf("pools[%d].backends[%d].name", i, j), b.Name)
-			}
-		}, "give each backend of a pool a name of its own: it is the backend's place on the ring")
-	}
+	c.sockets(append(sockets, ownSockets(cfg.Admin.Address, cfg.HealthEndpoint)...))
 }
 
 func (c *checker) listener(l *Listener, key string, pools []string) {
@@ -101,7 +73,7 @@ func (c *checker) listener(l *Listener, key string, pools []string) {
 	if l.Pool == "" && len(l.Routes) == 0 {
 		c.report(key+".pool", &fault{"is missing", "name the pool that takes the connections, or list routes"})
 	}
-	c.listenerTLS(l, key+".tls")
+	c.listenerTLS(l.TLS, key+".tls")
 	c.routes(l, key+".routes", pools)
 }
 
@@ -114,32 +86,6 @@ func (c *checker) poolName(name, key string, pools []string) {
 		mend = fmt.Sprintf("did you mean %q?", near)
 	}
 	c.report(key, &fault{"there is no pool " + quote(name), mend})
-}
-
-func (c *checker) listenerTLS(l *Listener, key string) {
-	t := l.TLS
-	if t.Mode == TLSOff || t.Mode == TLSPassthrough {
-		// Silence here would serve in the clear, or unverified, what was meant
-		// to be secured.
-		mend := "write mode: terminate, or remove the key"
-		for _, k := range []string{"certificates", "verify", "client_ca", "min_version", "alpn"} {
-			if c.given(join(key, k)) {
-				c.report(join(key, k), &fault{"has no effect with mode: " + string(t.Mode), mend})
-			}
-		}
-	}
-	if t.Mode != TLSTerminate {
-		return
-	}
-	if len(t.Certificates) == 0 {
-		c.report(key+".certificates", &fault{"is missing, but mode: terminate needs a certificate", "list at least one pair of cert and key"})
-	}
-	switch verifies := t.Verify == VerifyOptional || t.Verify == VerifyRequired; {
-	case verifies && t.ClientCA == "":
-		c.report(key+".client_ca", &fault{fmt.Sprintf("is missing, but verify: %s needs it", t.Verify), "name the PEM file with the authorities of the client certificates"})
-	case t.Verify == VerifyNone && t.ClientCA != "":
-		c.report(key+".client_ca", &fault{"has no effect without verify: no client certificate is asked for", "write verify: required or verify: optional, or remove client_ca"})
-	}
 }
 
 func (c *checker) routes(l *Listener, key string, pools []string) {
@@ -227,14 +173,6 @@ func (c *checker) pair(cert, key, keyKey, certKey string) {
 	}
 }
 
-// noEffect reports a key that is written but does nothing: whoever wrote it
-// expects that it does.
-func (c *checker) noEffect(key, why string) {
-	if c.given(key) {
-		c.report(key, &fault{"has no effect " + why, "remove the key"})
-	}
-}
-
 func (c *checker) hashKey(cfg *Config, p *Pool, key string) {
 	key += ".hash_key"
 	if p.Balance != BalanceRing && p.Balance != "" {
@@ -302,53 +240,5 @@ func (c *checker) health(cfg *Config, p *Pool, key string) {
 				c.report(key+".type", &fault{fmt.Sprintf("the check would speak MQTT in the clear to a port that takes TLS: listener %q passes TLS through", l.Name), "write type: tcp, or name a plain MQTT port of the backends in health.port"})
 			}
 		}
-	}
-}
-
-// addresses reports two sockets that can't both be opened.
-func (c *checker) addresses(cfg *Config) {
-	type socket struct{ key, address string }
-	var sockets []socket
-	for i, l := range cfg.Listeners {
-		sockets = append(sockets, socket{fmt.Sprintf("listeners[%d].address", i), l.Address})
-	}
-	sockets = append(sockets,
-		socket{"admin.address", cfg.Admin.Address},
-		socket{"health_endpoint.tcp", cfg.HealthEndpoint.TCP},
-		socket{"health_endpoint.http", cfg.HealthEndpoint.HTTP})
-	for i, s := range sockets {
-		for _, before := range sockets[:i] {
-			if overlap(before.address, s.address) {
-				c.report(s.key, &fault{fmt.Sprintf("%s is taken by %s (%s) already", quote(s.address), before.key, before.address), "choose another port"})
-				break
-			}
-		}
-	}
-}
-
-// overlap says whether one address, or all addresses on the same port, are
-// asked for twice. Port 0 never is: the system chooses.
-func overlap(a, b string) bool {
-	hostA, portA, errA := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil || portA != portB || strings.Trim(portA, "0") == "" {
-		return false
-	}
-	return covers(hostA, hostB) || covers(hostB, hostA)
-}
-
-// covers says whether listening on host a takes what b asks for.
-func covers(a, b string) bool {
-	ipA, err := netip.ParseAddr(a)
-	ipB, errB := netip.ParseAddr(b)
-	switch {
-	case a == "" || err == nil && ipA == netip.IPv6Unspecified(): // both families
-		return true
-	case err == nil && ipA == netip.IPv4Unspecified():
-		return errB == nil && ipB.Unmap().Is4()
-	case err == nil && errB == nil:
-		return ipA == ipB
-	default:
-		return strings.EqualFold(a, b)
 	}
 }

@@ -41,6 +41,9 @@ func (c *checker) scalar(n *node, t reflect.Type, f field) (any, *fault) {
 	}
 }
 
+// path says whether the value is the path of a file or folder.
+func (f field) path() bool { return f.is == "file" || f.is == "folder" }
+
 // wants says in words what a value of the key looks like.
 func (f field) wants(t reflect.Type) string {
 	switch kind, ok := textKinds[f.is]; {
@@ -187,7 +190,7 @@ func (c *checker) text(n *node, f field) (any, *fault) {
 		return n.text, nil
 	}
 	v, fault := kind.check(n.text)
-	if fault == nil && f.is == "file" && !filepath.IsAbs(v) {
+	if fault == nil && f.path() && !filepath.IsAbs(v) {
 		v = filepath.Join(c.dir, v)
 	}
 	return v, fault

@@ -60,6 +60,7 @@ var (
 // not fit, and gives the rest with the defaults as maps that fit for sure.
 type checker struct {
 	source
+	program  program
 	dir      string // what relative paths start from
 	problems []Problem
 	bad      map[string]bool // keys that have a problem already
@@ -67,8 +68,12 @@ type checker struct {
 	files    []namedFile
 }
 
-// namedFile is a file that the configuration names, by the key that does.
-type namedFile struct{ key, path string }
+// namedFile is a file or folder that the configuration names, by the key that
+// does.
+type namedFile struct {
+	key, path string
+	folder    bool
+}
 
 // report adds a problem at the key's place. It stays silent where the key has
 // a problem already, or is in a group that was lost: one mistake, one line.
@@ -173,8 +178,8 @@ func (c *checker) value(n *node, t reflect.Type, f field, key string) (any, bool
 		c.report(key, fault)
 		return nil, false
 	}
-	if f.is == "file" {
-		c.files = append(c.files, namedFile{key, v.(string)})
+	if f.path() {
+		c.files = append(c.files, namedFile{key, v.(string), f.is == "folder"})
 	}
 	return v, true
 }

@@ -46,10 +46,3 @@ func join(path, key string) string {
 func parent(key string) string {
 	return key[:max(0, strings.LastIndexAny(key, ".["))]
 }
-
-// Problem locates a problem that shows up after loading, such as an address
-// that is in use, at the key's place in the file. The key is a full path, such
-// as listeners[0].tls.certificates[1].key.
-func (c *Config) Problem(key, what, mend string) Problem {
-	return c.src.problem(key, what, mend)
-}

@@ -36,6 +36,7 @@ var textKinds = map[string]textKind{
 	"alpn":        {check: checkALPN, example: `a protocol name, e.g. "mqtt"`},
 	"topic":       {check: checkTopic, example: `a topic, e.g. "mqttlb/check"`},
 	"file":        {check: checkFile, example: "the path of a PEM file"},
+	"folder":      {check: checkFolder, example: `the path of a folder, e.g. "/var/lib/broker"`},
 }
 
 // quote shows a value in a message: no control characters, not endless, and
@@ -201,13 +202,27 @@ func checkTopic(v string) (string, *fault) {
 
 // checkFile shows nothing of what can't be a path: it may be the key itself.
 func checkFile(v string) (string, *fault) {
-	for part := range strings.SplitSeq(v, string(filepath.Separator)) {
-		if len(part) > 255 || strings.ContainsAny(part, "\n\x00") {
-			return "", &fault{"is not the path of a file", "write the path of a PEM file, not what is in it"}
-		}
+	if !isPath(v) {
+		return "", &fault{"is not the path of a file", "write the path of a PEM file, not what is in it"}
 	}
 	if strings.HasPrefix(v, "-----BEGIN") {
 		return "", &fault{"is PEM text, not the path of a file", "write the path of a PEM file, not what is in it"}
 	}
 	return filepath.Clean(v), nil
+}
+
+func checkFolder(v string) (string, *fault) {
+	if !isPath(v) {
+		return "", &fault{"is not the path of a folder", `write e.g. "/var/lib/broker"`}
+	}
+	return filepath.Clean(v), nil
+}
+
+func isPath(v string) bool {
+	for part := range strings.SplitSeq(v, string(filepath.Separator)) {
+		if len(part) > 255 || strings.ContainsAny(part, "\n\x00") {
+			return false
+		}
+	}
+	return true
 }

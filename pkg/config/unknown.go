@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// fieldWords are what LoadMaster and other load balancers call our keys.
+// fieldWords are what LoadMaster, other load balancers and mosquitto call our
+// keys.
 var fieldWords = map[string]string{
 	"virtual_services":  "listeners",
 	"virtual_service":   "listeners",
@@ -19,6 +20,17 @@ var fieldWords = map[string]string{
 	"persistence":       "hash_key",
 	"real_server_check": "health",
 	"health_check":      "health",
+
+	"persistence_location":         "data",
+	"persistent_client_expiration": "max_session_expiry",
+	"max_queued_messages":          "max_queued",
+	"max_inflight_messages":        "inflight",
+	"message_size_limit":           "max_packet_size",
+	"max_topic_alias":              "topic_alias_maximum",
+	"require_certificate":          "verify",
+	"cafile":                       "client_ca",
+	"certfile":                     "cert",
+	"keyfile":                      "key",
 }
 
 // unknown reports a key of n that the schema does not have, with the one that

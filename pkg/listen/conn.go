@@ -174,3 +174,13 @@ func (c *Conn) makeRoom(max int) error {
 	c.buf, c.to = &grown, n
 	return nil
 }
+
+// AwaitBytes returns when the peer has sent something or is gone, or at the read
+// deadline. On a plain socket it holds no buffer meanwhile, so that an idle
+// connection costs none; under TLS it returns at once.
+func (c *Conn) AwaitBytes() error {
+	if c.Socket == nil || c.TLS != nil {
+		return nil
+	}
+	return awaitReadable(c.Socket)
+}

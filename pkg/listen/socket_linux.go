@@ -51,14 +51,38 @@ func setOptions(c syscall.RawConn) error {
 	return err
 }
 
+// tcpClose is the state of a socket whose connection is over (TCP_CLOSE of
+// Linux's tcp_states.h).
+const tcpClose = 7
+
 // unsent is the number of bytes that the kernel still holds for the peer,
-// sent and unacknowledged ones included.
+// sent and unacknowledged ones included. After a reset there is nobody to hold
+// them for, though SIOCOUTQ goes on counting them.
 func unsent(t *net.TCPConn) int {
 	raw, err := t.SyscallConn()
 	if err != nil {
 		return 0
 	}
 	n := 0
-	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil && info.State != tcpClose {
+			n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		}
+	})
 	return n
+}
+
+// awaitReadable waits until a read would not block. Looking first is needed:
+// the poller tells of bytes that come, not of those that are there.
+func awaitReadable(t *net.TCPConn) error {
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var one [1]byte
+	return raw.Read(func(fd uintptr) bool {
+		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return err != unix.EAGAIN
+	})
 }

@@ -87,6 +87,9 @@ func AppendConnect(dst []byte, o ConnectOptions) []byte {
 	return dst
 }
 
+// sectionSize is the number of bytes that appendSection appends.
+func sectionSize(p Properties) int { return varintSize(len(p)) + len(p) }
+
 // appendSection appends properties with their length before them.
 func appendSection(dst []byte, p Properties) []byte {
 	return append(appendVarint(dst, len(p)), p...)

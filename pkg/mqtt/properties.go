@@ -59,12 +59,18 @@ func (s *section) next() (Property, bool) {
 	switch r := id.rule(); {
 	case r.in&s.in == 0:
 		s.fail(malformed("%s (0x%02x) is not one of the %s (5 §2.2.2.2)", id, byte(id), s.within))
-	case s.seen&(1<<id) != 0 && id != PropUserProperty:
+	case s.seen&(1<<id) != 0 && !id.mayRepeat(s.in):
 		s.fail(protocolError("%s (0x%02x) comes twice", id, byte(id)))
 	}
 	s.seen |= 1 << id
 	p := s.property(id)
 	return p, !s.stopped()
+}
+
+// mayRepeat says whether a section may hold the property more than once. A
+// PUBLISH has an identifier for each subscription that it matches (5 §3.3.2.3.8).
+func (id PropertyID) mayRepeat(in where) bool {
+	return id == PropUserProperty || id == PropSubscriptionIdentifier && in == inPublish
 }
 
 // property reads the value of a property behind its identifier.
@@ -99,10 +105,25 @@ func (c *cursor) property(id PropertyID) Property {
 	switch {
 	case r.values == notZero && p.Uint == 0:
 		c.fail(protocolError("%s is 0", id))
+	case r.values == notZeroAlias && p.Uint == 0:
+		c.fail(&fault{TopicAliasInvalid, "Topic Alias is 0 [MQTT-3.3.2-8] (5 §3.3.4)"})
 	case r.values == zeroOrOne && p.Uint > 1:
 		c.fail(protocolError("%s is %d, neither 0 nor 1", id, p.Uint))
 	}
 	return p
+}
+
+// Append appends any property, as All gives it: so are some of a packet's
+// properties taken over into another's. It panics where AppendUint or
+// AppendText would.
+func (p Properties) Append(q Property) Properties {
+	switch q.ID.rule().kind {
+	case kindText, kindTopic, kindBinary:
+		return appendField(append(p, byte(q.ID)), q.Value)
+	case kindPair:
+		return appendField(appendField(append(p, byte(q.ID)), q.Key), q.Value)
+	}
+	return p.AppendUint(q.ID, q.Uint)
 }
 
 // AppendUint appends an integer property, in the width that id has. It panics

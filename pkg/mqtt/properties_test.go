@@ -31,6 +31,13 @@ func TestPropertiesAreReadAsAppended(t *testing.T) {
 	if got := slices.Collect(p.All()); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
+	var again Properties
+	for _, q := range want {
+		again = again.Append(q)
+	}
+	if string(again) != string(p) {
+		t.Errorf("appended one by one %x\nwant                %x", again, p)
+	}
 }
 
 func TestAllEndsAtWhatIsNoProperty(t *testing.T) {
@@ -89,6 +96,16 @@ func TestPropertiesStandWhereTheSpecificationSays(t *testing.T) {
 		inSubscribe:  "0b 26",
 		inDisconnect: "11 1c 1f 26",
 		inAuth:       "15 16 1f 26",
+
+		inUnsubscribe:     "26",
+		1 << TypePuback:   "1f 26",
+		1 << TypePubrec:   "1f 26",
+		1 << TypePubrel:   "1f 26",
+		1 << TypePubcomp:  "1f 26",
+		1 << TypeSuback:   "1f 26",
+		1 << TypeUnsuback: "1f 26",
+		1 << TypePingreq:  "",
+		1 << TypePingresp: "",
 	} {
 		want := unhex(t, ids)
 		for id := range PropertyID(0x80) {

@@ -1,6 +1,9 @@
 package mqtt
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // PropertyID names a property of an MQTT 5.0 packet (5 §2.2.2.2).
 type PropertyID byte
@@ -66,17 +69,30 @@ const (
 type where uint16
 
 const (
-	inWill       where = 1
-	inConnect    where = 1 << TypeConnect
-	inConnack    where = 1 << TypeConnack
-	inPublish    where = 1 << TypePublish
-	inSubscribe  where = 1 << TypeSubscribe
-	inDisconnect where = 1 << TypeDisconnect
-	inAuth       where = 1 << TypeAuth
-	inAck        where = 1<<TypePuback | 1<<TypePubrec | 1<<TypePubrel | 1<<TypePubcomp | 1<<TypeSuback | 1<<TypeUnsuback
-	inMessage          = inPublish | inWill
-	inAnyPacket        = inWill | inConnect | inConnack | inPublish | inAck | inSubscribe | 1<<TypeUnsubscribe | inDisconnect | inAuth
+	inWill        where = 1
+	inConnect     where = 1 << TypeConnect
+	inConnack     where = 1 << TypeConnack
+	inPublish     where = 1 << TypePublish
+	inSubscribe   where = 1 << TypeSubscribe
+	inUnsubscribe where = 1 << TypeUnsubscribe
+	inDisconnect  where = 1 << TypeDisconnect
+	inAuth        where = 1 << TypeAuth
+	inPublishAck  where = 1<<TypePuback | 1<<TypePubrec | 1<<TypePubrel | 1<<TypePubcomp
+	inAck               = inPublishAck | 1<<TypeSuback | 1<<TypeUnsuback
+	inMessage           = inPublish | inWill
+	inAnyPacket         = inWill | inConnect | inConnack | inPublish | inAck | inSubscribe | inUnsubscribe | inDisconnect | inAuth
 )
+
+// String gives the packets' names, such as "PINGREQ or PINGRESP".
+func (w where) String() string {
+	var names []string
+	for t := TypeConnect; t <= TypeAuth; t++ {
+		if w&(1<<t) != 0 {
+			names = append(names, t.String())
+		}
+	}
+	return strings.Join(names, " or ")
+}
 
 // values is the range that a property's integer is held to.
 type values byte
@@ -84,6 +100,7 @@ type values byte
 const (
 	anyValue values = iota
 	notZero
+	notZeroAlias // as notZero, with a reason of its own
 	zeroOrOne
 )
 
@@ -124,7 +141,7 @@ var rules = [...]rule{
 	PropReasonString:                    {"Reason String", kindText, inConnack | inAck | inDisconnect | inAuth, anyValue},
 	PropReceiveMaximum:                  {"Receive Maximum", kindUint16, inConnect | inConnack, notZero},
 	PropTopicAliasMaximum:               {"Topic Alias Maximum", kindUint16, inConnect | inConnack, anyValue},
-	PropTopicAlias:                      {"Topic Alias", kindUint16, inPublish, notZero},
+	PropTopicAlias:                      {"Topic Alias", kindUint16, inPublish, notZeroAlias},
 	PropMaximumQoS:                      {"Maximum QoS", kindByte, inConnack, zeroOrOne},
 	PropRetainAvailable:                 {"Retain Available", kindByte, inConnack, zeroOrOne},
 	PropUserProperty:                    {"User Property", kindPair, inAnyPacket, anyValue},

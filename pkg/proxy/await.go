@@ -50,7 +50,6 @@ func (s *session) judge(answer []byte) (whole bool, f *failure) {
 		// Enhanced authentication (5.0 §4.12) comes before CONNACK: let both
 		// talk, and look out for CONNACK meanwhile.
 		s.answer, s.watch = answer, &connackWatch{}
-		s.watch.see(answer)
 		return true, nil
 	case err != nil:
 		return true, s.badAnswer(err)

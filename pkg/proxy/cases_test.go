@@ -150,6 +150,7 @@ func TestRepeatedPropertyIsAProtocolError_C004(t *testing.T) {
 		if how, _ := outcome(r, c, connects, s.bytes); how != "connack=82,close" {
 			t.Errorf("%s: %s", s.label, how)
 		}
+		c.Close()
 		if e := r.ended(StageConnect, ByMqttlb, ProtocolError); e.Answer != mqtt.ProtocolError {
 			t.Errorf("%s: the record says that the client was told %s", s.label, e.Answer)
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,7 +9,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
 	"math/big"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -97,3 +100,22 @@ func onBothFronts(t *testing.T, f func(t *testing.T, front setup, wrap func(*pee
 		t.Run(x.name, func(t *testing.T) { f(t, x.setup, x.wrap) })
 	}
 }
+
+// mute is a connection on which nothing is heard.
+type mute struct{ net.Conn }
+
+func (*mute) Read([]byte) (int, error) { return 0, io.EOF }
+
+// recordHello is what a client of crypto/tls sends first.
+func recordHello() []byte {
+	var c hearing
+	_ = tls.Client(&c, clientTLS()).Handshake()
+	return c.sent.Bytes()
+}
+
+type hearing struct {
+	mute
+	sent bytes.Buffer
+}
+
+func (h *hearing) Write(b []byte) (int, error) { return h.sent.Write(b) }

@@ -43,10 +43,12 @@ func (s *session) dial(ctx context.Context) *failure {
 			continue
 		}
 		s.start.Attempt++
+		s.place(b)
 		f := s.try(ctx, b, header)
 		if f == nil {
 			return nil
 		}
+		s.place(nil)
 		b.Release()
 		if ctx.Err() != nil { // given up by us: that is no word against the backend
 			return s.sayNo(f.stage, ShuttingDown, mqtt.ServerUnavailable, "shutting down")
@@ -90,7 +92,7 @@ func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *f
 		f.by, f.err = ByBackend, fmt.Errorf("dial %s: %w", b.Name, err)
 		return f
 	}
-	s.serve(b, conn)
+	s.serve(conn)
 	if f := s.await(); f != nil {
 		conn.Close()
 		return f
@@ -98,11 +100,19 @@ func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *f
 	return nil
 }
 
-// serve makes conn the backend's side of this session.
-func (s *session) serve(b *backend.Backend, conn listen.Stream) {
+// place makes b the backend that carries this session, from the dial on: what
+// ends a backend's connections must not miss one on its way there.
+func (s *session) place(b *backend.Backend) {
 	s.mu.Lock()
-	s.backend, s.server = b, conn
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.backend = b
+}
+
+// serve makes conn the backend's side of this session.
+func (s *session) serve(conn listen.Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = conn
 }
 
 // connectTo dials and writes what goes first: PROXY header and opening in one

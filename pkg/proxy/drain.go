@@ -59,8 +59,8 @@ func (s *session) unlessKicked(f *failure) *failure {
 	return f
 }
 
-// CloseBackend ends the connections that a backend carries, for the reason
-// given, and says how many there were.
+// CloseBackend ends the connections that a backend carries, those on their way
+// to it included, for the reason given, and says how many there were.
 func (s *Server) CloseBackend(id backend.ID, why Why) int {
 	n := 0
 	for _, ses := range s.snapshot() {

@@ -39,6 +39,7 @@ type rig struct {
 	addr     string
 	log      *logBuffer
 	ends     chan End
+	base     []int64 // what each backend counts without our clients
 
 	mu         sync.Mutex
 	failed     []string // backends reported by DialFailed
@@ -113,6 +114,9 @@ func build(t *testing.T, addresses []string, setups ...setup) *rig {
 		o.Pool = r.pool
 	}
 	r.server = New(o)
+	for _, b := range r.backends {
+		r.base = append(r.base, b.Connections())
+	}
 	return r
 }
 
@@ -123,8 +127,8 @@ func (r *rig) close() {
 	defer cancel()
 	_ = r.server.Shutdown(ctx)
 	for i, b := range r.backends {
-		if n := b.Connections(); n != int64(i*1000) {
-			r.t.Errorf("backend %s still counts %d connections", b.Name, n-int64(i*1000))
+		if n := b.Connections() - r.base[i]; n != 0 {
+			r.t.Errorf("backend %s still counts %d connections", b.Name, n)
 		}
 	}
 	if n := r.server.Connections(); n != 0 {
@@ -137,18 +141,39 @@ func (r *rig) close() {
 // address that the server sees.
 func (r *rig) pipe(from string) *peer {
 	r.t.Helper()
-	client, server := net.Pipe()
+	client, server := duplexPipe()
 	r.server.accept(context.Background(), pipeEnd{server, from})
 	return newPeer(r.t, client)
 }
 
 type pipeEnd struct {
-	net.Conn
+	*duplex
 	from string
 }
 
 func (p pipeEnd) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.from))
+}
+
+// duplex is net.Pipe with directions that end one by one.
+type duplex struct {
+	net.Conn // what is read
+	w        net.Conn
+}
+
+func duplexPipe() (a, b *duplex) {
+	x1, x2 := net.Pipe()
+	y1, y2 := net.Pipe()
+	return &duplex{x1, y1}, &duplex{y2, x2}
+}
+
+func (d *duplex) Write(b []byte) (int, error)        { return d.w.Write(b) }
+func (d *duplex) CloseWrite() error                  { return d.w.Close() }
+func (d *duplex) Close() error                       { d.w.Close(); return d.Conn.Close() }
+func (d *duplex) SetWriteDeadline(t time.Time) error { return d.w.SetWriteDeadline(t) }
+func (d *duplex) SetDeadline(t time.Time) error {
+	_ = d.w.SetDeadline(t)
+	return d.Conn.SetDeadline(t)
 }
 
 func (pipeEnd) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1883} }
@@ -242,6 +267,25 @@ func mustListen(t testing.TB) net.Listener {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// eventually waits for what no event tells of.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in %v: %s", patience, what)
+		}
+	}
+}
+
+// unloaded takes off the load that orders the backends of a rig.
+func unloaded(_ *Options, po *PoolOptions) {
+	for _, b := range po.Table.Backends() {
+		for b.Connections() > 0 {
+			b.Release()
+		}
+	}
 }
 
 // peer is a connection that a test speaks through, on either side.
@@ -359,15 +403,16 @@ func closedPort(t testing.TB) string {
 // readConnect reads one CONNECT and gives its bytes.
 func (p *peer) readConnect() []byte {
 	p.t.Helper()
-	var b []byte
-	one := make([]byte, 1)
+	b := make([]byte, 0, 64)
 	for {
-		if _, err := io.ReadFull(p, one); err != nil {
+		_, n, err := mqtt.ParseConnect(b, 0)
+		if !errors.Is(err, mqtt.ErrShort) {
 			return b
 		}
-		b = append(b, one[0])
-		if _, _, err := mqtt.ParseConnect(b, 0); !errors.Is(err, mqtt.ErrShort) {
-			return b
+		have, size := len(b), max(n, len(b)+1)
+		b = slices.Grow(b, size-have)[:size]
+		if k, err := io.ReadFull(p, b[have:]); err != nil {
+			return b[:have+k]
 		}
 	}
 }
@@ -385,7 +430,7 @@ func broker(t testing.TB, then func(p *peer, connect []byte)) string {
 
 // echo is a broker that sends back whatever comes behind CONNECT.
 func echo(t testing.TB) string {
-	return broker(t, func(p *peer, _ []byte) { _, _ = io.Copy(p, struct{ io.Reader }{p}); p.closeWrite() })
+	return broker(t, func(p *peer, _ []byte) { _, _ = io.Copy(p, struct{ io.Reader }{p}) })
 }
 
 func connect311(id string) []byte {
@@ -468,4 +513,20 @@ func (l *logBuffer) above(level string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// overPipes has the pool dial a backend without a socket, which h serves.
+func overPipes(t *testing.T, h func(*peer)) setup {
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	return func(_ *Options, po *PoolOptions) {
+		po.Dial = func(context.Context, *backend.Backend) (net.Conn, error) {
+			ours, theirs := duplexPipe()
+			all.Go(func() {
+				defer theirs.Close()
+				h(&peer{t, theirs})
+			})
+			return ours, nil
+		}
+	}
 }

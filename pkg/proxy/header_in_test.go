@@ -280,15 +280,14 @@ func countTLV(h pp.Header, t pp.TLVType) (n int) {
 // matter: no backend must be marked down for it.
 func TestHeaderThatOutgrowsItsLimitIsNoBackendsFault(t *testing.T) {
 	address, connects := recorder(t)
-	r := build(t, []string{address}, acceptProxy(false), sendHeader(HeaderV2, TLVs{UniqueID: true, CRC32C: true}))
-	defer r.close()
+	r := newRig(t, []string{address}, acceptProxy(false), sendHeader(HeaderV2, TLVs{UniqueID: true, CRC32C: true}))
 	header, err := pp.AppendV2(nil, pp.Header{Command: pp.Proxy,
 		Source: netip.MustParseAddrPort("198.51.100.77:40001"), Destination: netip.MustParseAddrPort("198.51.100.5:1883"),
 		TLVs: []pp.TLV{{Type: 0xE0, Value: make([]byte, pp.MaxHeader-16-12-3)}}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := r.pipe(trusted)
+	c := r.dial()
 	c.send(header)
 	if how, _ := outcome(r, c, connects, connect311("dev-1")); how != "connack=03,close" {
 		t.Error(how)

@@ -111,6 +111,7 @@ func (r *relay) backendToClient() {
 	var look func([]byte)
 	if r.watch != nil {
 		look = r.lookForConnack
+		look(r.answer)
 	}
 	err := send(r.client.Stream, r.answer)
 	r.answer = nil

@@ -41,7 +41,7 @@ type session struct {
 	opened                  bool
 	fromClient, fromBackend atomic.Uint64 // read at the end, and by whoever looks
 
-	mu     sync.Mutex // guards what kick needs: kicked, stop, and server once it is set
+	mu     sync.Mutex // guards what others look at: kicked, stop, backend, and server once it is set
 	kicked Why
 	stop   context.CancelFunc // ends a dial; nil before there is one
 }

@@ -1,0 +1,100 @@
+// Package command is what both commands have in common: exit codes, signals,
+// flags, logs, listening sockets, and the files of TLS. What they do, and the
+// parts that do it, are their own.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for every command.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // it could not do, or go on doing, what was asked
+	ExitUsage   = 2 // the configuration or the command line is wrong; nothing was begun
+)
+
+// Run does what a command line asks for and gives the exit code. SIGINT and
+// SIGTERM end the commands' context, for an orderly end. A second one does not
+// wait.
+func Run(root *cobra.Command, args []string) int {
+	ctx, stop := untilSignal()
+	defer stop()
+
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var failed *failure
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &failed):
+		fmt.Fprintln(os.Stderr, root.Name()+":", failed.err)
+		return ExitFailure
+	default: // the command line, or the configuration
+		fmt.Fprintln(os.Stderr, err)
+		return ExitUsage
+	}
+}
+
+// untilSignal gives a context that the first signal ends. The second ends the
+// process there and then: with signal.NotifyContext one that comes soon after
+// the first would be lost.
+func untilSignal() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(ExitFailure)
+	}()
+	return ctx, cancel
+}
+
+// failure is an error that is not about what the user wrote.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+
+// Fail marks an error as not being about what the user wrote: its exit code is
+// ExitFailure.
+func Fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}
+
+// ConfigFlag gives a command its -c. The environment variable stands in for it.
+func ConfigFlag(c *cobra.Command, path *string, variable string) {
+	c.Flags().StringVarP(path, "config", "c", os.Getenv(variable), "configuration `file` (YAML, TOML or JSON); "+variable+" stands in for it")
+}
+
+// Version is the command that prints the version of its root.
+func Version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(c *cobra.Command, _ []string) {
+			fmt.Fprintln(c.OutOrStdout(), c.Root().Name(), c.Root().Version)
+		},
+	}
+}
+
+// Count is a number of things: "1 listener", "2 listeners".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

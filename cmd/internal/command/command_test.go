@@ -1,0 +1,111 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mqttlb/mqttlb/pkg/config"
+)
+
+func TestExitCodesTellWhoseFaultItIs(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		args []string
+		err  error // of the command
+		want int
+	}{
+		{"done", []string{"do"}, nil, ExitOK},
+		{"help", []string{"--help"}, nil, ExitOK},
+		{"could not", []string{"do"}, Fail(errors.New("disk full")), ExitFailure},
+		{"could not, further up", []string{"do"}, fmt.Errorf("do: %w", Fail(errors.New("disk full"))), ExitFailure},
+		{"wrong configuration", []string{"do"}, &config.Problems{List: []config.Problem{{File: "c.yaml", What: "is wrong"}}}, ExitUsage},
+		{"wrong flag", []string{"do", "--fast"}, nil, ExitUsage},
+		{"wrong command", []string{"dont"}, nil, ExitUsage},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			root := &cobra.Command{Use: "try", Version: "1"}
+			root.AddCommand(&cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { return row.err }}, Version())
+			root.SetOut(new(strings.Builder))
+			if got := Run(root, row.args); got != row.want {
+				t.Errorf("exit code %d, want %d", got, row.want)
+			}
+		})
+	}
+	if Fail(nil) != nil {
+		t.Error("nothing went wrong, and Fail gives an error")
+	}
+}
+
+func TestVersionNamesTheProgram(t *testing.T) {
+	root := &cobra.Command{Use: "try", Version: "1.2"}
+	root.AddCommand(Version())
+	var out strings.Builder
+	root.SetOut(&out)
+	if Run(root, []string{"version"}) != ExitOK || out.String() != "try 1.2\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+// keys is a configuration that only knows its keys.
+type keys struct{}
+
+func (keys) Problem(key, what, mend string) config.Problem {
+	return config.Problem{File: "c.yaml", Key: key, What: what, Mend: mend}
+}
+
+func TestBinderOpensAllSocketsOrNone(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+
+	b := Binder{Config: keys{}}
+	first := b.Listen(context.Background(), "127.0.0.1:0", "listeners[0].address")
+	if off := b.Listen(context.Background(), "", "admin.address"); off != nil {
+		t.Errorf("%s is open for an empty address", off.Addr())
+	}
+	if err := b.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if b.Listen(context.Background(), taken.Addr().String(), "health_endpoint.http") != nil {
+		t.Error("a socket on an address that is taken")
+	}
+	want := "c.yaml: health_endpoint.http: cannot listen on " + taken.Addr().String() + ": another process listens there; stop it or choose another port"
+	if err := b.Err(); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if _, err := first.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the first socket is left open: %v", err)
+	}
+}
+
+func TestTLSFilesTellTheKeyOfWhatIsWrong(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := TLSFiles{Config: keys{}}
+	pair := []config.Certificate{{Cert: empty, Key: empty}}
+	files.Listener("plain", config.TLS{Mode: config.TLSOff, Certificates: pair}, "listeners[0].tls")
+	files.Listener("tls", config.TLS{Mode: config.TLSTerminate, Certificates: pair, Verify: config.VerifyRequired, ClientCA: empty}, "listeners[1].tls")
+	var told []string
+	for _, p := range files.Problems {
+		told = append(told, p.Key)
+	}
+	if want := []string{"listeners[1].tls.certificates[0].cert", "listeners[1].tls.client_ca"}; !slices.Equal(told, want) {
+		t.Errorf("problems at %v, want %v", told, want)
+	}
+	if len(files.Listeners) != 0 {
+		t.Errorf("a listener without a certificate: %v", files.Listeners)
+	}
+}

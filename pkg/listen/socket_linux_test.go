@@ -1,0 +1,69 @@
+package listen
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func option(t *testing.T, c net.Conn, level, name int) int {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := -1
+	if err := raw.Control(func(fd uintptr) {
+		if v, err = unix.GetsockoptInt(int(fd), level, name); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The options are set once, on the listening socket: accepted ones have them
+// from there.
+func TestSocketsHaveTheirOptions(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := Listen(context.Background(), address)
+		if err != nil {
+			t.Logf("%s: %v", address, err)
+			continue
+		}
+		defer l.Close()
+		d := net.Dialer{Control: ControlDial, KeepAlive: -1}
+		c, err := d.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for side, conn := range map[string]net.Conn{"accepted": s, "dialled": c} {
+			for _, o := range []struct {
+				what        string
+				level, name int
+				want        int
+			}{
+				{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(KeepAliveIdle / time.Second)},
+				{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(KeepAliveInterval / time.Second)},
+				{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, KeepAliveCount},
+				{"TCP_USER_TIMEOUT", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(UserTimeout / time.Millisecond)},
+				{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			} {
+				if got := option(t, conn, o.level, o.name); got != o.want {
+					t.Errorf("%s, %s: %s is %d, want %d", address, side, o.what, got, o.want)
+				}
+			}
+		}
+	}
+}
