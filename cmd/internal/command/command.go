@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -44,20 +45,43 @@ func Run(root *cobra.Command, args []string) int {
 	}
 }
 
-// untilSignal gives a context that the first signal ends. The second ends the
-// process there and then: with signal.NotifyContext one that comes soon after
-// the first would be lost.
-func untilSignal() (context.Context, context.CancelFunc) {
+// sameSignal is how long after the first signal another one is taken for its
+// echo: timeout(1), and a terminal's Ctrl-C beside a parent that passes it on,
+// send each signal twice.
+const sameSignal = 300 * time.Millisecond
+
+// untilSignal gives a context that the first signal ends. A second one ends the
+// process there and then; signal.NotifyContext would lose it if it came soon
+// after the first.
+func untilSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		<-signals
-		cancel()
-		<-signals
-		os.Exit(ExitFailure)
+		defer close(ended)
+		var first time.Time
+		for {
+			select {
+			case <-signals:
+			case <-over:
+				return
+			}
+			switch {
+			case first.IsZero():
+				first = time.Now()
+				cancel()
+			case time.Since(first) >= sameSignal:
+				os.Exit(ExitFailure)
+			}
+		}
 	}()
-	return ctx, cancel
+	return ctx, func() {
+		signal.Stop(signals)
+		close(over)
+		<-ended
+		cancel()
+	}
 }
 
 // failure is an error that is not about what the user wrote.
