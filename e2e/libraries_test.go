@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/eclipse/paho.golang/packets"
 	pahov5 "github.com/eclipse/paho.golang/paho"
 	pahov3 "github.com/eclipse/paho.mqtt.golang"
 
@@ -172,12 +173,18 @@ func (p *pahoV5) Publish(ctx context.Context, topic, payload string, qos int) er
 	return err
 }
 
-// dialTarget gives a connection that may be written to by several at once,
-// which is what paho.golang asks for and what Go's are.
+// dialTarget gives a connection as paho.golang wants it. It writes a packet in
+// several pieces, and those of a PINGREQ would get between them on a tls.Conn,
+// which is only safe for one piece at a time.
 func dialTarget(t *testing.T, to target) (net.Conn, error) {
 	d := net.Dialer{Timeout: patience}
-	if cfg := to.tls(t); cfg != nil {
-		return tls.DialWithDialer(&d, "tcp", to.addr, cfg)
+	cfg := to.tls(t)
+	if cfg == nil {
+		return d.Dial("tcp", to.addr)
 	}
-	return d.Dial("tcp", to.addr)
+	c, err := tls.DialWithDialer(&d, "tcp", to.addr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return packets.NewThreadSafeConn(c), nil
 }
