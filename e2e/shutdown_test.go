@@ -125,3 +125,18 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestSIGHUPDropsNobody(t *testing.T) {
+	broker := brokers(t, 1)[0]
+	addr := freeAddr(t)
+	l := startLB(t, shutdownConfig(addr, time.Second, broker))
+	d := way{addr: addr}.join(t, "device-hup")
+	from := l.Log().Len()
+	if err := l.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitLine(t, from, "SIGHUP changes nothing")
+	if err := d.ping(); err != nil {
+		t.Errorf("after SIGHUP: %v", err)
+	}
+}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +41,7 @@ func (h *house) run(ctx context.Context) error {
 	defer stop()
 	g, work := errgroup.WithContext(work)
 
+	h.surviveHangups(g, work)
 	h.serveHTTP(g, work, s)
 	h.checkBackends(g, work)
 	h.awaitVerdicts(ctx)
@@ -55,6 +59,24 @@ func (h *house) run(ctx context.Context) error {
 	}
 	stop()
 	return g.Wait()
+}
+
+// surviveHangups says that SIGHUP does nothing. Left alone it would end the
+// process, and with it every connection of whoever expects a reload.
+func (h *house) surviveHangups(g *errgroup.Group, ctx context.Context) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	g.Go(func() error {
+		defer signal.Stop(hangups)
+		for {
+			select {
+			case <-hangups:
+				h.log.Warn("SIGHUP changes nothing: this version reads its configuration at the start only")
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
 }
 
 // bind opens all sockets or none.
