@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mqttlb/mqttlb/pkg/pp"
 )
@@ -40,9 +41,9 @@ type Conn struct {
 	// ClientHello is what passthrough saw; nil otherwise.
 	ClientHello *Hello
 
-	buf      *[]byte // pooled while it has firstBuffer bytes
-	from, to int     // pending bytes are (*buf)[from:to]
-	seen     bool    // a byte has come
+	buf      *[]byte     // pooled while it has firstBuffer bytes
+	from, to int         // pending bytes are (*buf)[from:to]
+	seen     atomic.Bool // a byte has come; whoever lingers at the end reads beside the owner
 }
 
 // NewConn wraps an accepted connection.
@@ -91,14 +92,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)
-	c.seen = c.seen || n > 0
+	if n > 0 {
+		c.seen.Store(true)
+	}
 	return n, err
 }
 
 // Silent says whether the client has not sent a single byte yet; a PROXY header
 // is not of its own. One that leaves like this is somebody's health check, and
 // never an error to report.
-func (c *Conn) Silent() bool { return !c.seen }
+func (c *Conn) Silent() bool { return !c.seen.Load() }
 
 // eager is up to how many bytes ReadWhole parses after each read, so that what
 // is no protocol of ours ends at its first wrong byte. Beyond, it waits for the
@@ -145,7 +148,9 @@ func (c *Conn) fill(max int) error {
 	}
 	n, err := c.Conn.Read((*c.buf)[c.to:])
 	c.to += n
-	c.seen = c.seen || n > 0
+	if n > 0 {
+		c.seen.Store(true)
+	}
 	switch {
 	case n > 0:
 		return nil

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"slices"
+	"sync/atomic"
 )
 
 // ServerTLS prepares a configuration for Handshake: the certificate that a
@@ -55,7 +56,7 @@ func (c *Conn) Handshake(cfg *tls.Config) error {
 type encrypted struct {
 	net.Conn
 	prefix []byte
-	seen   *bool
+	seen   *atomic.Bool
 	shown  *tls.Certificate // during the handshake
 }
 
@@ -66,7 +67,9 @@ func (e *encrypted) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := e.Conn.Read(p)
-	*e.seen = *e.seen || n > 0
+	if n > 0 && !e.seen.Load() {
+		e.seen.Store(true)
+	}
 	return n, err
 }
 

@@ -50,7 +50,7 @@ func (c *Conn) ReadHeader(p *ProxyPolicy) error {
 	}
 	// The header is its sender's word. Whether the client says one of its own
 	// begins behind it: another balancer's health check ends here.
-	c.seen = len(c.Pending()) > 0
+	c.seen.Store(len(c.Pending()) > 0)
 	if c.Header.Command == pp.Proxy && c.Header.Source.IsValid() {
 		c.Source, c.Destination = c.Header.Source, c.Header.Destination
 	}
