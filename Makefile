@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check check-fast lint test-unit test-fuzz test-e2e fuzz vuln setup clean
+.PHONY: help run build bench-broker test check check-fast lint test-unit test-fuzz test-e2e fuzz vuln setup clean
 
 UNIT := ./pkg/... ./cmd/...
 FUZZTIME ?= 5m
@@ -12,14 +12,20 @@ FUZZTIME ?= 5m
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## try it: mqttlb in front of three mosquitto; PORT= TLS_PORT= ADMIN_PORT= BROKER_PORT= CERT= KEY= CA=
+run: ## try it: mqttlb in front of a broker, or BROKERS=mosquitto; PORT= TLS_PORT= ADMIN_PORT= BROKER_PORT= BROKER_ADMIN_PORT= CERT= KEY= CA=
 	@go build -o bin/run ./e2e/run
 	@exec bin/run $(if $(PORT),-port '$(PORT)') $(if $(TLS_PORT),-tls-port '$(TLS_PORT)') \
 		$(if $(ADMIN_PORT),-admin-port '$(ADMIN_PORT)') $(if $(BROKER_PORT),-broker-port '$(BROKER_PORT)') \
+		$(if $(BROKERS),-brokers '$(BROKERS)') $(if $(BROKER_ADMIN_PORT),-broker-admin-port '$(BROKER_ADMIN_PORT)') \
 		$(if $(CERT),-cert '$(CERT)') $(if $(KEY),-key '$(KEY)') $(if $(CA),-ca '$(CA)')
 
-build: ## build bin/mqttlb
+build: ## build bin/mqttlb and bin/broker
 	go build -o bin/mqttlb ./cmd/mqttlb
+	go build -o bin/broker ./cmd/broker
+
+bench-broker: ## the broker beside mosquitto in one run; BENCH='-rounds 1 -scale 0.1' for less
+	@go build -o bin/benchbroker ./e2e/benchbroker
+	@exec bin/benchbroker $(BENCH)
 
 test: setup test-unit test-fuzz test-e2e ## all tests; installs the packages that they need
 	@echo "== all passed: unit tests with the race detector ($$(go list $(UNIT) | wc -l) packages), fuzz targets, end-to-end tests ($$(go list ./e2e/... | wc -l) packages)"
@@ -43,8 +49,8 @@ test-fuzz: ## every fuzz target for 10 seconds
 	@go run ./e2e/fuzz -time 10s ./pkg/...
 
 # Never from the test cache: it does not know the binaries that they start.
-test-e2e: ## end-to-end tests: the built binary, real brokers, real clients
-	@echo "== end-to-end tests: the built binary, real brokers, real clients"
+test-e2e: ## end-to-end tests: the built binaries, real brokers, real clients
+	@echo "== end-to-end tests: the built binaries, real brokers, real clients"
 	@go test -race -count=1 -p 1 -timeout 20m ./e2e/...
 
 fuzz: ## every fuzz target for longer: FUZZTIME=5m

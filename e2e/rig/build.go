@@ -23,22 +23,28 @@ var Root = sync.OnceValues(func() (string, error) {
 
 // Build builds bin/mqttlb of the source tree and gives its path. A process
 // builds it once.
-var Build = sync.OnceValues(func() (string, error) { return build("bin") })
+var Build = sync.OnceValues(func() (string, error) { return build("mqttlb", "bin") })
 
 // BuildRace builds bin/race/mqttlb, with the race detector in.
-var BuildRace = sync.OnceValues(func() (string, error) { return build("bin/race", "-race") })
+var BuildRace = sync.OnceValues(func() (string, error) { return build("mqttlb", "bin/race", "-race") })
 
-func build(dir string, flags ...string) (string, error) {
+// BuildBroker builds bin/broker, as Build does mqttlb.
+var BuildBroker = sync.OnceValues(func() (string, error) { return build("broker", "bin") })
+
+// BuildBrokerRace builds bin/race/broker, with the race detector in.
+var BuildBrokerRace = sync.OnceValues(func() (string, error) { return build("broker", "bin/race", "-race") })
+
+func build(program, dir string, flags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(root, dir, "mqttlb")
+	binary := filepath.Join(root, dir, program)
 	args := append([]string{"build", "-o", binary}, flags...)
-	cmd := exec.Command("go", append(args, "./cmd/mqttlb")...)
+	cmd := exec.Command("go", append(args, "./cmd/"+program)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/mqttlb: %w\n%s", err, out)
+		return "", fmt.Errorf("go build ./cmd/%s: %w\n%s", program, err, out)
 	}
 	return binary, nil
 }

@@ -1,5 +1,5 @@
-// Command run is `make run`: mqttlb in front of three real brokers on this
-// machine, to be tried by hand.
+// Command run is `make run`: mqttlb on this machine, in front of a broker of our
+// own or of three mosquitto, to be tried by hand.
 //
 // It makes sure that all its ports are free and its packages there before it
 // starts anything, tries out itself what it then tells the user to try, waits
@@ -71,7 +71,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 	}()
 
-	if err := rig.Install(ctx, rig.RunPackages...); err != nil {
+	if err := rig.Install(ctx, o.packages()...); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "building mqttlb")
@@ -89,14 +89,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 	}
 
-	fmt.Fprintln(out, "starting three mosquitto and mqttlb")
-	star, err := rig.StartStar(ctx, o.brokers()...)
-	if err != nil {
+	if err := startBrokers(ctx, o, &started, out); err != nil {
 		return err
 	}
-	for _, b := range star.Brokers {
-		started.add(b.Process)
-	}
+	fmt.Fprintln(out, "starting mqttlb")
 	config := filepath.Join(o.dir, "mqttlb.yaml")
 	if err := os.WriteFile(config, []byte(o.config()), 0o644); err != nil {
 		return err
@@ -122,6 +118,46 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	case p := <-started.ended:
 		return fmt.Errorf("%s has ended by itself (%s); the last lines of its log:\n%s", p.Name, p.HowItEnded(), p.Log().Tail(20))
 	}
+}
+
+// startBrokers starts what stands behind mqttlb.
+func startBrokers(ctx context.Context, o options, started *children, out io.Writer) error {
+	if o.kind == mosquitto {
+		return startStar(ctx, o, started, out)
+	}
+	fmt.Fprintln(out, "building and starting the broker")
+	binary, err := rig.BuildBroker()
+	if err != nil {
+		return err
+	}
+	b, err := rig.StartBroker(ctx, rig.BrokerOptions{
+		Binary:    binary,
+		Dir:       o.dir,
+		Name:      o.brokerNames()[0],
+		Admin:     o.brokerAdminPort,
+		Listeners: []rig.BrokerListener{{Port: o.brokerPort}},
+	})
+	if err != nil {
+		return err
+	}
+	started.add(b.Process)
+	return nil
+}
+
+func startStar(ctx context.Context, o options, started *children, out io.Writer) error {
+	fmt.Fprintln(out, "starting three mosquitto")
+	var each []rig.MosquittoOptions
+	for i, name := range o.brokerNames() {
+		each = append(each, rig.MosquittoOptions{Dir: o.dir, Name: name, Port: o.brokerPort + i})
+	}
+	star, err := rig.StartStar(ctx, each...)
+	if err != nil {
+		return err
+	}
+	for _, b := range star.Brokers {
+		started.add(b.Process)
+	}
+	return nil
 }
 
 func startMqttlb(ctx context.Context, binary, config string, o options) (*rig.Process, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -17,9 +18,11 @@ func TestWrongChoicesAreNamed(t *testing.T) {
 		want string
 	}{
 		{"a port that is none", []string{"-tls-port", "70000"}, "TLS_PORT=70000"},
-		{"brokers past the last port", []string{"-broker-port", "65535"}, "BROKER_PORT=65536"},
+		{"brokers past the last port", []string{"-brokers", "mosquitto", "-broker-port", "65535"}, "BROKER_PORT=65536"},
+		{"brokers of no known kind", []string{"-brokers", "emqx"}, "BROKERS=emqx: it is broker or mosquitto"},
+		{"one port for both admins", []string{"-broker-admin-port", "9091"}, "ADMIN_PORT and BROKER_ADMIN_PORT both want port 9091"},
 		{"one port for two", []string{"-port", "9091"}, "PORT and ADMIN_PORT both want port 9091"},
-		{"a port among the brokers'", []string{"-port", "18832"}, "PORT and BROKER_PORT both want port 18832"},
+		{"a port among the brokers'", []string{"-brokers", "mosquitto", "-port", "18832"}, "PORT and BROKER_PORT both want port 18832"},
 		{"a certificate without its key", []string{"-cert", "c.pem"}, "CERT and KEY"},
 		{"an unknown flag", []string{"-prot", "1"}, "-prot"},
 		{"a stray word", []string{"1883"}, `"1883"`},
@@ -72,6 +75,84 @@ func TestNoPortIsSuggestedThatAnotherPartWants(t *testing.T) {
 	if got := freeAbove(p, []port{p, next}); got == next.number || got == 0 {
 		t.Errorf("suggested %d, which %s wants", got, next.makeVar)
 	}
+}
+
+func TestEachKindOfBrokerAsksForItsOwnPortsAndPackages(t *testing.T) {
+	for _, tc := range []struct {
+		args     []string
+		ports    int
+		packages int
+	}{
+		{nil, 5, 1},
+		{[]string{"-brokers", "broker"}, 5, 1},
+		{[]string{"-brokers", "mosquitto"}, 6, 2},
+	} {
+		o, err := parseFlags(tc.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.ports(); len(got) != tc.ports {
+			t.Errorf("%q: ports %v, want %d", tc.args, got, tc.ports)
+		}
+		if got := o.packages(); len(got) != tc.packages {
+			t.Errorf("%q: packages %v, want %d", tc.args, got, tc.packages)
+		}
+	}
+}
+
+// What `make run` starts works, by the commands that it prints, and ends as a
+// whole at Ctrl-C; it starts again on what the broker has kept.
+func TestARunWorksAndEndsCleanly(t *testing.T) {
+	if err := rig.Install(t.Context(), rig.RunPackages...); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{ours, mosquitto} {
+		dir := t.TempDir()
+		for range map[string]int{ours: 2, mosquitto: 1}[kind] {
+			free, err := rig.FreePorts(4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := freeAbove(port{free[3], "brokers", "BROKER_PORT"}, []port{
+				{free[0], "", "PORT"}, {free[1], "", "TLS_PORT"}, {free[2], "", "ADMIN_PORT"}, {free[3], "", "BROKER_ADMIN_PORT"},
+				{0, "", "BROKER_PORT"}, {0, "", "BROKER_PORT"}, {0, "", "BROKER_PORT"},
+			})
+			o, err := parseFlags([]string{"-brokers", kind, "-dir", dir,
+				"-port", strconv.Itoa(free[0]), "-tls-port", strconv.Itoa(free[1]), "-admin-port", strconv.Itoa(free[2]),
+				"-broker-admin-port", strconv.Itoa(free[3]), "-broker-port", strconv.Itoa(row)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			out := &screen{until: "Ctrl-C ends", seen: interrupt}
+			if err := run(ctx, o, out); err != nil {
+				t.Fatalf("%s: %v\n%s", kind, err, out.text.String())
+			}
+			for _, want := range []string{"It works", "mosquitto_sub -h 127.0.0.1 -p " + strconv.Itoa(free[0]), "All stopped."} {
+				if !strings.Contains(out.text.String(), want) {
+					t.Errorf("%s: %q is not in\n%s", kind, want, out.text.String())
+				}
+			}
+			if err := checkPorts(o.ports()); err != nil {
+				t.Errorf("%s has left something behind: %v", kind, err)
+			}
+		}
+	}
+}
+
+// screen presses Ctrl-C when it reads a text.
+type screen struct {
+	text  strings.Builder
+	until string
+	seen  func()
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.text.Write(p)
+	if strings.Contains(s.text.String(), s.until) {
+		s.seen()
+	}
+	return len(p), nil
 }
 
 func TestCommandsCanBeTyped(t *testing.T) {

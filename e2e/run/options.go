@@ -11,13 +11,19 @@ import (
 	"github.com/mqttlb/mqttlb/e2e/rig"
 )
 
-const brokerCount = 3
+// What can stand behind mqttlb.
+const (
+	ours      = "broker"    // one of our own, which keeps its data in dir
+	mosquitto = "mosquitto" // three, bridged
+)
 
 // options are what the user may choose. `make run` passes its variables on as
 // flags; the ports' names in makeVar are those variables.
 type options struct {
 	port, tlsPort, adminPort int
+	kind                     string // of the brokers: ours or mosquitto
 	brokerPort               int    // of the first broker; the others follow
+	brokerAdminPort          int    // of our own broker
 	cert, key, ca            string // files; empty: made
 	dir                      string // takes all that is written; absolute
 }
@@ -35,11 +41,13 @@ func parseFlags(args []string) (options, error) {
 	flags.IntVar(&o.port, "port", 1883, "mqttlb's plain MQTT `port`")
 	flags.IntVar(&o.tlsPort, "tls-port", 8883, "mqttlb's MQTT over TLS `port`")
 	flags.IntVar(&o.adminPort, "admin-port", 9091, "mqttlb's admin `port`")
-	flags.IntVar(&o.brokerPort, "broker-port", 18831, "`port` of the first of the three brokers, whose ports follow each other")
+	flags.StringVar(&o.kind, "brokers", ours, "what stands behind mqttlb: broker is one of our own, mosquitto are three of those")
+	flags.IntVar(&o.brokerPort, "broker-port", 18831, "`port` of the first broker; those of others follow")
+	flags.IntVar(&o.brokerAdminPort, "broker-admin-port", 9191, "admin `port` of our own broker")
 	flags.StringVar(&o.cert, "cert", "", "`file` of the certificate of the TLS port; made if there is none")
 	flags.StringVar(&o.key, "key", "", "`file` of its key")
 	flags.StringVar(&o.ca, "ca", "", "`file` of the authority that clients verify it by; default: the certificate itself")
-	flags.StringVar(&o.dir, "dir", "run", "`folder` for configuration, certificates and logs")
+	flags.StringVar(&o.dir, "dir", "run", "`folder` for configuration, certificates, logs and the broker's data")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return o, helpError(usage.String())
 	} else if err != nil {
@@ -53,13 +61,16 @@ func parseFlags(args []string) (options, error) {
 
 // check judges the choices together and completes them.
 func (o options) check() (options, error) {
+	if o.kind != ours && o.kind != mosquitto {
+		return o, fmt.Errorf("BROKERS=%s: it is %s or %s", o.kind, ours, mosquitto)
+	}
 	wantedBy := map[int]string{}
 	for _, p := range o.ports() {
 		if p.number < 1 || p.number > 65535 {
 			return o, fmt.Errorf("%s=%d: a port is between 1 and 65535", p.makeVar, p.number)
 		}
 		if other, ok := wantedBy[p.number]; ok {
-			return o, fmt.Errorf("%s and %s both want port %d; the brokers take BROKER_PORT and the two above it", other, p.makeVar, p.number)
+			return o, fmt.Errorf("%s and %s both want port %d; BROKERS=mosquitto take BROKER_PORT and the two above it", other, p.makeVar, p.number)
 		}
 		wantedBy[p.number] = p.makeVar
 	}
@@ -95,22 +106,28 @@ func (o options) ports() []port {
 		{o.tlsPort, "mqttlb, TLS", "TLS_PORT"},
 		{o.adminPort, "mqttlb, admin", "ADMIN_PORT"},
 	}
-	for i, b := range o.brokers() {
-		ports = append(ports, port{o.brokerPort + i, b.Name, "BROKER_PORT"})
+	if o.kind == ours {
+		ports = append(ports, port{o.brokerAdminPort, "broker, admin", "BROKER_ADMIN_PORT"})
+	}
+	for i, name := range o.brokerNames() {
+		ports = append(ports, port{o.brokerPort + i, name, "BROKER_PORT"})
 	}
 	return ports
 }
 
-func (o options) brokers() []rig.MosquittoOptions {
-	var brokers []rig.MosquittoOptions
-	for i := range brokerCount {
-		brokers = append(brokers, rig.MosquittoOptions{
-			Dir:  o.dir,
-			Name: fmt.Sprintf("mosquitto-%d", i+1),
-			Port: o.brokerPort + i,
-		})
+func (o options) brokerNames() []string {
+	if o.kind == mosquitto {
+		return []string{"mosquitto-1", "mosquitto-2", "mosquitto-3"}
 	}
-	return brokers
+	return []string{"broker-1"}
+}
+
+// packages are the Debian packages that are needed.
+func (o options) packages() []string {
+	if o.kind == mosquitto {
+		return rig.RunPackages
+	}
+	return []string{"mosquitto-clients"}
 }
 
 // config is mqttlb's configuration.
@@ -120,19 +137,19 @@ func (o options) config() string {
 	line(&b, "listeners:")
 	line(&b, "  - name: plain")
 	line(&b, "    address: %s", rig.Local(o.port))
-	line(&b, "    pool: mosquitto")
+	line(&b, "    pool: brokers")
 	line(&b, "  - name: tls")
 	line(&b, "    address: %s", rig.Local(o.tlsPort))
-	line(&b, "    pool: mosquitto")
+	line(&b, "    pool: brokers")
 	line(&b, "    tls:")
 	line(&b, "      mode: terminate")
 	line(&b, "      certificates:")
 	line(&b, "        - {cert: %q, key: %q}", o.cert, o.key)
 	line(&b, "pools:")
-	line(&b, "  - name: mosquitto")
+	line(&b, "  - name: brokers")
 	line(&b, "    backends:")
-	for _, m := range o.brokers() {
-		line(&b, "      - {name: %s, address: %q}", m.Name, rig.Local(m.Port))
+	for i, name := range o.brokerNames() {
+		line(&b, "      - {name: %s, address: %q}", name, rig.Local(o.brokerPort+i))
 	}
 	line(&b, "    health: {type: mqtt}")
 	line(&b, "admin: {address: %q}", rig.Local(o.adminPort))

@@ -71,7 +71,13 @@ func tryListen(port int) error {
 func freeAbove(p port, others []port) int {
 	need := 1
 	if p.makeVar == "BROKER_PORT" {
-		need = brokerCount
+		need = 0
+		for _, o := range others {
+			if o.makeVar == p.makeVar {
+				need++
+			}
+		}
+		need = max(need, 1)
 	}
 	row := 0
 	for n := max(p.number, 1024) + 1; n <= min(p.number+1000, 65535); n++ {

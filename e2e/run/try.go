@@ -103,12 +103,28 @@ and in another:
 
     %s
 
-brokers        %s to %d, bridged: any two clients hear each other
+%s
 ready?         http://%s/readyz
-metrics        http://%[5]s/metrics
-files          %s: mqttlb.yaml, certificates, logs
+metrics        http://%[4]s/metrics
+files          %s: %s
 
 Ctrl-C ends all of it.`,
-		t.subCommand(), t.pubCommand(), rig.Local(o.brokerPort), o.brokerPort+brokerCount-1, rig.Local(o.adminPort), o.dir)
+		t.subCommand(), t.pubCommand(), o.brokerLine(), rig.Local(o.adminPort), o.dir, o.files())
 	return b.String()
+}
+
+// brokerLine says what stands behind mqttlb.
+func (o options) brokerLine() string {
+	first := rig.Local(o.brokerPort)
+	if o.kind == mosquitto {
+		return fmt.Sprintf("brokers        %s to %d, bridged: any two clients hear each other", first, o.brokerPort+len(o.brokerNames())-1)
+	}
+	return fmt.Sprintf("broker         %s, metrics at http://%s/metrics", first, rig.Local(o.brokerAdminPort))
+}
+
+func (o options) files() string {
+	if o.kind == mosquitto {
+		return "mqttlb.yaml, certificates, logs"
+	}
+	return "mqttlb.yaml, broker-1.yaml, certificates, logs, and what the broker keeps"
 }

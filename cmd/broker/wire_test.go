@@ -1,0 +1,103 @@
+package main
+
+import (
+	"log/slog"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/mqttlb/mqttlb/cmd/internal/command"
+	"github.com/mqttlb/mqttlb/pkg/broker"
+	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
+	"github.com/mqttlb/mqttlb/pkg/broker/session"
+	"github.com/mqttlb/mqttlb/pkg/config"
+	"github.com/mqttlb/mqttlb/pkg/listen"
+)
+
+// houseOf is a house whose certificates nobody reads.
+func houseOf(cfg *config.Broker, log *slog.Logger) *house {
+	return build(cfg, &command.TLSFiles{Config: cfg}, log)
+}
+
+// What the configuration calls its defaults is what the broker does by itself.
+func TestDefaultsAreTheBrokersOwn(t *testing.T) {
+	h := houseOf(config.DefaultBroker(), slog.New(slog.DiscardHandler))
+	o := h.options(nil)
+	want := session.Limits{
+		ReceiveMaximum:    broker.DefaultReceiveMaximum,
+		MaximumPacketSize: broker.DefaultMaxPacketSize,
+		TopicAliasMaximum: broker.DefaultTopicAliases,
+		Inflight:          1024, // the broker alone knows no bound
+		TopicAliases:      broker.DefaultTopicAliases,
+		Queued:            broker.DefaultMaxQueued,
+		QueuedBytes:       broker.DefaultMaxQueuedBytes,
+		Overflow:          session.DropNewest,
+	}
+	if o.Limits != want {
+		t.Errorf("limits\n%+v\nwant\n%+v", o.Limits, want)
+	}
+	if o.MaxTopicLength != broker.DefaultMaxTopicLength || o.Node != "broker" || o.AnnounceNode {
+		t.Errorf("options %+v", o)
+	}
+	if got := h.listenerOptions(h.cfg.Listeners[0]).ConnectTimeout; got != broker.DefaultConnectTimeout {
+		t.Errorf("connect_timeout %s", got)
+	}
+	if got := h.storeOptions(); got.Durability != cluster.Always || got.MaxBytes != 0 || got.MaxTopic != cluster.DefaultMaxTopic {
+		t.Errorf("store %+v", got)
+	}
+}
+
+// The example sets every key to something, and so everything that a part takes
+// from the configuration has to be something.
+func TestEveryKeyReachesItsPart(t *testing.T) {
+	cfg, err := config.BrokerLoader{SkipFiles: true}.Load("../../configs/broker.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := houseOf(cfg, slog.New(slog.DiscardHandler))
+	l := limits(cfg.Limits)
+	for f, v := range reflect.ValueOf(l).Fields() {
+		if v.IsZero() {
+			t.Errorf("limits: %s is not set", f.Name)
+		}
+	}
+	if l.KeepAlive != 600 || l.SessionExpiry != 7*24*60*60 || l.Overflow != session.DropOldest {
+		t.Errorf("limits %+v", l)
+	}
+
+	o := h.options(nil)
+	if o.Node != "broker-1" || !o.AnnounceNode || o.MaxTopicLength != 1<<10 || o.Observer == nil || o.Log == nil {
+		t.Errorf("options %+v", o)
+	}
+	s := h.storeOptions()
+	if s.Dir != "/var/lib/broker" || s.Node != "broker-1" || s.Durability != cluster.EachSecond || s.MaxBytes != 20<<30 || s.MaxTopic != 1<<10 {
+		t.Errorf("store %+v", s)
+	}
+	if s.MaxPayload != cluster.DefaultMaxPayload {
+		t.Errorf("the store takes %d bytes: session records do not shrink with the packets", s.MaxPayload)
+	}
+
+	c := cfg.Listeners[0]
+	got := h.listenerOptions(c)
+	want := broker.Listener{
+		Name: "mqtts", MaxConnections: 50000, ConnectTimeout: 5 * time.Second,
+		Accept:     &listen.ProxyPolicy{From: c.AcceptProxy.From},
+		PerAddress: listen.Limit{Connections: 200, Rate: 50, Exempt: c.Limits.PerIP.Exempt},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("listener\n%+v\nwant\n%+v", got, want)
+	}
+	if h.gate == nil || h.gate.Address != cfg.HealthEndpoint.TCP {
+		t.Errorf("gate %+v", h.gate)
+	}
+}
+
+func TestEveryPolicyIsTheSessions(t *testing.T) {
+	for word, want := range map[config.QueuePolicy]session.Overflow{
+		config.DropNewest: session.DropNewest, config.DropOldest: session.DropOldest, config.Refuse: session.Refuse,
+	} {
+		if got, ok := overflows[word]; !ok || got != want {
+			t.Errorf("%s is %v, want %v", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// shardLog is one shard of the log.
+type shardLog struct {
+	s      *JetStream
+	shard  int
+	name   string // of the stream
+	stream jetstream.Stream
+	lane   *lane
+	recent packCache
+}
+
+func newShardLog(s *JetStream, shard int, name string, stream jetstream.Stream) (*shardLog, error) {
+	lane, err := newLane(s, "log", stream, fmt.Sprint(logSubject, shard))
+	if err != nil {
+		return nil, err
+	}
+	return &shardLog{s: s, shard: shard, name: name, stream: stream, lane: lane}, nil
+}
+
+func (s *JetStream) Append(m *Message, done func(Pos, error)) {
+	l := s.logs[shardOf(m.Topic, len(s.logs))]
+	j := &job{bytes: encodedSize(m), message: m, appended: done, shard: l.shard}
+	j.invalid = s.check(m.Topic, len(m.Payload)+len(m.Properties))
+	s.submit(l.lane, j)
+}
+
+func (s *JetStream) check(name string, payload int) error {
+	switch {
+	case len(name) > s.o.MaxTopic:
+		return fmt.Errorf("%w: a topic or key of %d bytes, more than %d", ErrTooLarge, len(name), s.o.MaxTopic)
+	case payload > s.o.MaxPayload:
+		return fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, payload, s.o.MaxPayload)
+	}
+	return nil
+}
+
+func (s *JetStream) Tail(ctx context.Context, shard int, seq uint64, f func(Pos, *Message), ready func()) error {
+	l, err := s.log(shard)
+	if err != nil {
+		return err
+	}
+	return s.read(ctx, func(ctx context.Context) error {
+		return s.follow(ctx, l.stream, followOptions{from: engineSeq(seq), ready: ready}, func(m *stored) error {
+			pack, err := l.pack(m)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			for i := range pack {
+				at := seqOf(m.seq, i)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if at >= seq && !pack[i].expired(now) {
+					f(Pos{shard, at}, &pack[i])
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func (l *shardLog) pack(m *stored) ([]Message, error) {
+	pack, err := parsePack(m.data, m.taken)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s, message %d: %w", l.name, m.seq, err)
+	}
+	return pack, nil
+}
+
+func (s *JetStream) Get(ctx context.Context, p Pos) (*Message, error) {
+	l, err := s.log(p.Shard)
+	if err != nil {
+		return nil, err
+	}
+	if s.closing.Err() != nil {
+		return nil, ErrClosed
+	}
+	seq := engineSeq(p.Seq)
+	if seq == 0 {
+		return nil, ErrNotFound
+	}
+	pack, generation := l.recent.get(seq)
+	if pack == nil {
+		m, err := s.message(ctx, l.name, seq)
+		if err != nil {
+			return nil, err
+		}
+		if pack, err = l.pack(m); err != nil {
+			return nil, err
+		}
+		l.recent.put(seq, pack, generation)
+	}
+	i := int(p.Seq - seqOf(seq, 0))
+	if i >= len(pack) || pack[i].expired(time.Now()) {
+		return nil, ErrNotFound
+	}
+	return &pack[i], nil
+}
+
+func (s *JetStream) Bounds(ctx context.Context, shard int) (first, last uint64, err error) {
+	l, err := s.log(shard)
+	if err != nil {
+		return 0, 0, err
+	}
+	if s.closing.Err() != nil {
+		return 0, 0, ErrClosed
+	}
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return 0, 0, unavailable(ctx, err)
+	}
+	st := info.State
+	if st.Msgs == 0 {
+		st.FirstSeq = st.LastSeq + 1
+	}
+	return seqOf(st.FirstSeq, 0), seqOf(st.LastSeq+1, 0) - 1, nil
+}
+
+func (s *JetStream) Trim(ctx context.Context, shard int, seq uint64) error {
+	l, err := s.log(shard)
+	if err != nil {
+		return err
+	}
+	first, last, err := s.Bounds(ctx, shard)
+	if err != nil {
+		return err
+	}
+	// A purge beyond the end would move the end.
+	seq = min(seq, last+1)
+	if engineSeq(seq) <= engineSeq(first) {
+		return nil
+	}
+	if err := l.stream.Purge(ctx, jetstream.WithPurgeSequence(engineSeq(seq))); err != nil {
+		return unavailable(ctx, err)
+	}
+	l.recent.clear()
+	return nil
+}
+
+// packCache keeps the packs that were read last: who replays asks for one
+// message after another, and each costs a request and its whole pack.
+type packCache struct {
+	mu         sync.Mutex
+	generation int // of clear
+	next       int
+	packs      [8]struct {
+		seq  uint64
+		pack []Message
+	}
+}
+
+func (c *packCache) get(seq uint64) (pack []Message, generation int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.packs {
+		if c.packs[i].seq == seq {
+			return c.packs[i].pack, c.generation
+		}
+	}
+	return nil, c.generation
+}
+
+// put keeps a pack that get did not find, unless the cache was cleared since.
+func (c *packCache) put(seq uint64, pack []Message, generation int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if generation != c.generation {
+		return
+	}
+	c.packs[c.next].seq, c.packs[c.next].pack = seq, pack
+	c.next = (c.next + 1) % len(c.packs)
+}
+
+func (c *packCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	clear(c.packs[:])
+}

@@ -1,0 +1,372 @@
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
+	"github.com/mqttlb/mqttlb/pkg/broker/session"
+	"github.com/mqttlb/mqttlb/pkg/mqtt"
+)
+
+// takePublish takes a PUBLISH off the client. QoS 0 is fanned out at once; what
+// is stored is answered when the store has it, and reaches subscribers by the
+// tail.
+func (l *link) takePublish(b []byte) error {
+	p, _, err := mqtt.ParsePublish(b, l.version)
+	if err != nil {
+		return err
+	}
+	if p.HasSubscriptionID {
+		return &mqtt.PacketError{Type: mqtt.TypePublish, Reason: mqtt.ProtocolError, Detail: "Subscription Identifier from a client [MQTT-3.3.4-6]"}
+	}
+	t, record, err := l.admit(&p)
+	switch {
+	case t.m == nil:
+		return err
+	case p.QoS == 0:
+		l.b.publish(t.m, "", func(error) {})
+	case p.QoS == 1:
+		l.store1(t.m, p.PacketID)
+	default:
+		l.store2(t, record)
+	}
+	return nil
+}
+
+// admit gives the message of a PUBLISH that is to be distributed, and otherwise
+// answers what there is to answer. The lock is not held afterwards: the store
+// may make us wait.
+func (l *link) admit(p *mqtt.Publish) (t two, record bool, err error) {
+	cl := l.cl
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	l.pace()
+	name, err := l.c.Topic(p.Topic, p.TopicAlias)
+	if err != nil {
+		return two{}, false, err
+	}
+	if fault := l.judge(p, name); fault != mqtt.Success {
+		return two{}, false, l.decline(p, fault)
+	}
+	receipt, err := l.c.Publish(p.QoS, p.PacketID)
+	if err != nil {
+		return two{}, false, err
+	}
+	l.b.stats.received[p.QoS].Add(1)
+	switch receipt {
+	case session.Repeat:
+		l.answer(mqtt.TypePubrec, p.PacketID, mqtt.Success)
+		return two{}, false, nil
+	case session.Wait:
+		return two{}, false, nil
+	}
+	t = two{m: message(p, name, cl.id, time.Now()), id: p.PacketID, ses: cl.ses}
+	if p.QoS > 0 {
+		l.count(t.m, 1)
+	}
+	if p.QoS == 2 {
+		t.name, record = cl.nameInbound(t.id, receipt == session.Redo)
+	}
+	return t, record, nil
+}
+
+// message copies what outlives the read buffer.
+func message(p *mqtt.Publish, name []byte, publisher string, now time.Time) *session.Message {
+	o := new(outgoing)
+	o.Message = session.Message{
+		Topic: string(name), Payload: slices.Clone(p.Payload),
+		QoS: p.QoS, Retain: p.Retain, Publisher: publisher, Encoded: &o.frames,
+	}
+	m := &o.Message
+	if len(p.Properties) > 0 {
+		m.Properties = session.ForwardedProperties(p.Properties)
+	}
+	if p.HasMessageExpiry {
+		m.Expires = now.Add(time.Duration(p.MessageExpiry) * time.Second)
+	}
+	return m
+}
+
+// judge says what is wrong with a PUBLISH that is well-formed. cl.mu is held, but
+// not all the time.
+func (l *link) judge(p *mqtt.Publish, name []byte) mqtt.Reason {
+	switch {
+	case len(name) > l.b.o.MaxTopicLength:
+		return mqtt.TopicNameInvalid
+	case p.PayloadFormat == 1 && !utf8.Valid(p.Payload):
+		return mqtt.PayloadFormatInvalid // 5 §3.3.2.3.2
+	case p.QoS > 0 && !p.Dup && l.b.o.Limits.Overflow == session.Refuse && l.full(name):
+		return mqtt.QuotaExceeded
+	default:
+		return mqtt.Success
+	}
+}
+
+// decline refuses a PUBLISH: in its answer where 5.0 has one, else by ending the
+// connection. cl.mu is held.
+func (l *link) decline(p *mqtt.Publish, reason mqtt.Reason) error {
+	if l.version != mqtt.V5 || p.QoS == 0 {
+		return &mqtt.PacketError{Type: mqtt.TypePublish, Reason: reason, Detail: "refused"}
+	}
+	t := mqtt.TypePuback
+	if p.QoS == 2 {
+		t = mqtt.TypePubrec
+	}
+	l.answer(t, p.PacketID, reason)
+	return nil
+}
+
+// answer queues an acknowledgement; cl.mu is held.
+func (l *link) answer(t mqtt.PacketType, id uint16, reason mqtt.Reason) {
+	l.say(mqtt.AppendAck(nil, l.version, mqtt.Ack{Type: t, PacketID: id, Reason: reason}))
+}
+
+// full says that a session which a message is for has no room. The lock of our
+// own client is given back meanwhile: no two are ever held.
+func (l *link) full(name []byte) bool {
+	l.cl.mu.Unlock()
+	defer l.cl.mu.Lock()
+	full := false
+	l.b.tree.Match(name, func(t target, _ *session.Subscription) {
+		if cl, ok := t.(*client); ok && !full {
+			cl.mu.Lock()
+			full = cl.ses != nil && cl.ses.Full()
+			cl.mu.Unlock()
+		}
+	})
+	return full
+}
+
+// publish distributes a message: QoS 0 now, the rest through the log. done is
+// called once the store has all of it and this node's sessions have it, too.
+func (b *Broker) publish(m *session.Message, name string, done func(error)) {
+	if m.QoS == 0 {
+		if m.Retain {
+			b.retain(m, func(error) {})
+		}
+		b.fanOut(m, session.Ref{})
+		done(nil)
+		return
+	}
+	if m.Retain {
+		done = b.afterRetained(m, done)
+	}
+	begun := time.Now()
+	b.store.Append(toStore(m, name), func(p cluster.Pos, err error) {
+		b.o.Observer.Appended(time.Since(begun), err)
+		if err != nil {
+			done(err)
+			return
+		}
+		b.shards[p.Shard].whenDealt(p.Seq, m.Expires, func() { done(nil) })
+	})
+}
+
+// afterRetained makes m the retained message of its topic and gives a done that
+// calls the other when that, too, is durable.
+func (b *Broker) afterRetained(m *session.Message, done func(error)) func(error) {
+	var first atomic.Pointer[error]
+	half := func(err error) {
+		if other := first.Swap(&err); other != nil {
+			done(errors.Join(*other, err))
+		}
+	}
+	b.retain(m, half)
+	return half
+}
+
+// store1 stores a QoS 1 message and answers with PUBACK.
+func (l *link) store1(m *session.Message, id uint16) {
+	l.b.publish(m, "", func(err error) {
+		l.cl.mu.Lock()
+		defer l.cl.mu.Unlock()
+		l.count(m, -1)
+		if l.c.Acked() {
+			l.acknowledge(mqtt.TypePuback, id, err)
+		}
+	})
+}
+
+// acknowledge answers for a message that was stored, or tells why it was not:
+// 5.0 by reason code, 3.x by the end of the connection, since its client then
+// tries again. What nobody knows the outcome of is not answered at all.
+// cl.mu is held.
+func (l *link) acknowledge(t mqtt.PacketType, id uint16, err error) {
+	switch {
+	case err == nil:
+		l.answer(t, id, mqtt.Success)
+	case l.version == mqtt.V5 && errors.Is(err, cluster.ErrFull):
+		l.answer(t, id, mqtt.QuotaExceeded)
+	case l.version == mqtt.V5 && errors.Is(err, cluster.ErrTooLarge):
+		l.answer(t, id, mqtt.ImplementationSpecificError)
+	default:
+		l.bye(mqtt.ServerBusy, SentAway)
+	}
+}
+
+// isRefusal says that what was not stored is known not to be.
+func isRefusal(err error) bool {
+	return errors.Is(err, cluster.ErrFull) || errors.Is(err, cluster.ErrTooLarge)
+}
+
+// two is a QoS 2 publication on its way into the store.
+type two struct {
+	m        *session.Message
+	id       uint16
+	name     string // its DedupID
+	ses      *session.Session
+	recorded chan error // gets the outcome of writing its record
+}
+
+// nameInbound gives a QoS 2 publication the name under which the store takes it
+// once: after a restart, redo, the one it had. record says that it has to be
+// recorded. cl.mu is held.
+func (cl *client) nameInbound(id uint16, redo bool) (name string, record bool) {
+	in := cl.inbound[id]
+	if redo && in.name != "" {
+		return in.name, false
+	}
+	in = inbound{name: newDedupID(), recorded: in.recorded || cl.ses.Persistent()}
+	if cl.inbound == nil {
+		cl.inbound = make(map[uint16]inbound)
+	}
+	cl.inbound[id] = in
+	return in.name, cl.ses.Persistent()
+}
+
+// store2 stores a QoS 2 message: first the record of its identifier, so that
+// the same PUBLISH after a crash is known for what it is, then the message under
+// the name that the record gives it. PUBREC follows.
+func (l *link) store2(t two, record bool) {
+	t.recorded = make(chan error, 1)
+	if record {
+		l.b.store.Records(cluster.Inbound2).Put(inboundKey(l.cl.key, t.id), []byte(t.name), cluster.Any, 0,
+			func(_ cluster.Revision, err error) { t.recorded <- err })
+	} else {
+		t.recorded <- nil
+	}
+	l.cl.mu.Lock()
+	defer l.cl.mu.Unlock()
+	l.twos = append(l.twos, t)
+	if !l.storing {
+		l.storing = true
+		l.b.serving.Go(l.storeTwos)
+	}
+}
+
+// storeTwos appends QoS 2 messages in the order in which they came, each when
+// its record is durable, and ends when there are no more.
+func (l *link) storeTwos() {
+	for {
+		l.cl.mu.Lock()
+		if len(l.twos) == 0 {
+			l.twos, l.storing = nil, false
+			l.cl.mu.Unlock()
+			return
+		}
+		t := l.twos[0]
+		l.twos[0] = two{}
+		l.twos = l.twos[1:]
+		l.cl.mu.Unlock()
+		if err := <-t.recorded; err != nil {
+			l.stored(t, err)
+			continue
+		}
+		l.b.publish(t.m, t.name, func(err error) { l.stored(t, err) })
+	}
+}
+
+// stored answers for a QoS 2 message, on whichever connection its client waits.
+// One whose outcome nobody knows keeps its name, for its client to try again.
+func (l *link) stored(t two, err error) {
+	cl := l.cl
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	l.count(t.m, -1)
+	reason := mqtt.Success
+	if err != nil {
+		reason = mqtt.QuotaExceeded
+	}
+	c := t.ses.Stored(t.id, reason)
+	if err != nil && cl.ses == t.ses {
+		if isRefusal(err) {
+			cl.inbound[t.id] = inbound{recorded: cl.inbound[t.id].recorded}
+		} else {
+			cl.ses.Remember(t.id)
+		}
+	}
+	if c != nil && cl.link != nil && cl.link.c == c {
+		cl.link.acknowledge(mqtt.TypePubrec, t.id, err)
+	}
+}
+
+// release ends a QoS 2 message: PUBCOMP once its record is gone.
+func (l *link) release(id uint16) error {
+	cl := l.cl
+	cl.mu.Lock()
+	what, err := l.c.Pubrel(id)
+	if err == nil && what == session.Unknown {
+		l.answer(mqtt.TypePubcomp, id, mqtt.PacketIdentifierNotFound)
+	}
+	if err != nil || what != session.Forget {
+		cl.mu.Unlock()
+		return err
+	}
+	ses, recorded := cl.ses, cl.inbound[id].recorded
+	cl.mu.Unlock()
+	forgotten := func(err error) { cl.forgotten(ses, id, err) }
+	if recorded {
+		l.b.store.Records(cluster.Inbound2).Delete(inboundKey(cl.key, id), cluster.Any, forgotten)
+	} else {
+		forgotten(nil)
+	}
+	return nil
+}
+
+// forgotten answers PUBREL. A record that may be there still keeps its
+// identifier in use, and the client tries again.
+func (cl *client) forgotten(ses *session.Session, id uint16, err error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	c := ses.Forgotten(id)
+	if cl.ses == ses {
+		if err != nil {
+			ses.Remember(id)
+		} else {
+			delete(cl.inbound, id)
+		}
+	}
+	if c == nil || cl.link == nil || cl.link.c != c {
+		return
+	}
+	if err != nil {
+		cl.link.bye(mqtt.ServerBusy, SentAway)
+		return
+	}
+	cl.link.answer(mqtt.TypePubcomp, id, mqtt.Success)
+}
+
+// removeInbound removes the record of a QoS 2 publication of a session that is
+// over.
+func (b *Broker) removeInbound(client string, id uint16) {
+	b.store.Records(cluster.Inbound2).Delete(inboundKey(client, id), cluster.Any, func(err error) {
+		if err != nil {
+			b.log.Warn("record of a QoS 2 publication not removed", "key", inboundKey(client, id), "err", err)
+		}
+	})
+}
+
+func inboundKey(client string, id uint16) string { return fmt.Sprintf("%s.%d", client, id) }
+
+func newDedupID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

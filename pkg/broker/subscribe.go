@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/mqttlb/mqttlb/pkg/broker/session"
+	"github.com/mqttlb/mqttlb/pkg/broker/topics"
+	"github.com/mqttlb/mqttlb/pkg/mqtt"
+)
+
+// takeSubscribe makes the subscriptions and queues the retained messages that
+// they ask for. The writer holds SUBACK back until the record is durable.
+func (l *link) takeSubscribe(b []byte) error {
+	p, _, err := mqtt.ParseSubscribe(b, l.version)
+	if err != nil {
+		return err
+	}
+	cl := l.cl
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.link != l { // taken over meanwhile
+		return nil
+	}
+	now := time.Now()
+	codes := make([]byte, 0, 8)
+	var wanted []*session.Subscription // whose retained messages are to be sent
+	for s := range p.Subscriptions.All() {
+		filter := string(s.Filter)
+		if !l.allows(filter) {
+			codes = append(codes, l.failure(mqtt.TopicFilterInvalid))
+			continue
+		}
+		made := cl.ses.Subscribe(session.Subscription{
+			Filter: filter, QoS: s.QoS, NoLocal: s.NoLocal,
+			RetainAsPublished: s.RetainAsPublished, RetainHandling: s.RetainHandling, ID: p.SubscriptionID,
+		}, l.b.tail())
+		l.b.add(cl, made.Now)
+		if made.Retained {
+			wanted = append(wanted, made.Now)
+		}
+		codes = append(codes, s.QoS)
+	}
+	l.say(mqtt.AppendSuback(nil, l.version, mqtt.Suback{PacketID: p.PacketID, Codes: codes}))
+	for _, sub := range wanted {
+		l.b.retained.match(sub.Filter, now, func(m *session.Message) {
+			if d, ok := cl.ses.Retained(m, sub); ok {
+				cl.ses.Queue(d, now)
+			}
+		})
+	}
+	l.b.stats.drop(cl.ses.TakeDrops())
+	cl.settle()
+	l.kick()
+	return nil
+}
+
+// allows says whether a filter can be subscribed to.
+func (l *link) allows(filter string) bool {
+	if len(filter) > l.b.o.MaxTopicLength {
+		return false
+	}
+	_, rest, shared, err := topics.ParseShare(filter)
+	if err != nil {
+		return false
+	}
+	if !shared {
+		rest = filter
+	}
+	return topics.ValidFilter([]byte(rest)) == nil
+}
+
+// failure is a reason as SUBACK of the client's version says it.
+func (l *link) failure(r mqtt.Reason) byte {
+	if l.version == mqtt.V5 {
+		return byte(r)
+	}
+	return 0x80 // [MQTT-3.9.3-2]
+}
+
+func (l *link) takeUnsubscribe(b []byte) error {
+	p, _, err := mqtt.ParseUnsubscribe(b, l.version)
+	if err != nil {
+		return err
+	}
+	cl := l.cl
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.link != l {
+		return nil
+	}
+	var codes []byte
+	for filter := range p.Filters.All() {
+		code := mqtt.Success
+		if cl.ses.Unsubscribe(string(filter)) != nil {
+			l.b.drop(cl, string(filter))
+		} else {
+			code = mqtt.NoSubscriptionExisted
+		}
+		codes = append(codes, byte(code))
+	}
+	l.say(mqtt.AppendUnsuback(nil, l.version, mqtt.Unsuback{PacketID: p.PacketID, Codes: codes}))
+	cl.settle()
+	return nil
+}
+
+// add and drop keep the tree as the sessions have it; cl.mu is held.
+
+func (b *Broker) add(cl *client, sub *session.Subscription) {
+	name, rest, shared := shareOf(sub.Filter)
+	if !shared {
+		if !b.tree.Subscribe(sub.Filter, cl, sub) {
+			b.stats.subscriptions.Add(1)
+		}
+		return
+	}
+	b.join(groupName{name, rest}, cl, sub)
+}
+
+func (b *Broker) drop(cl *client, filter string) {
+	name, rest, shared := shareOf(filter)
+	if !shared {
+		if b.tree.Unsubscribe(filter, cl) {
+			b.stats.subscriptions.Add(-1)
+		}
+		return
+	}
+	b.quit(groupName{name, rest}, cl)
+}
+
+// shareOf splits a filter that is known to be valid.
+func shareOf(filter string) (name, rest string, shared bool) {
+	name, rest, shared, _ = topics.ParseShare(filter)
+	return name, rest, shared
+}
