@@ -305,8 +305,8 @@ func sameMessage(t *testing.T, got, want *Message) {
 	if got.Expires.IsZero() != want.Expires.IsZero() || got.Expires.UnixMilli() != want.Expires.UnixMilli() {
 		t.Errorf("it expires at %v, want %v", got.Expires, want.Expires)
 	}
-	if got.DedupID != "" {
-		t.Errorf("DedupID %q came back", got.DedupID)
+	if got.DedupID != want.DedupID {
+		t.Errorf("DedupID %q, want %q", got.DedupID, want.DedupID)
 	}
 }
 

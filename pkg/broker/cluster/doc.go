@@ -5,4 +5,22 @@
 // [NewMemory] serves tests and keeps nothing. Both pass the same acceptance
 // test, and nothing else in the project imports NATS. The package knows no
 // sockets of clients and nothing of MQTT sessions.
+//
+// # The way of a write
+//
+// A call passes the gate, which bounds what is under way, and becomes a job in
+// the queue of its lane: one for each shard, each bucket and the retained
+// messages. While the engine syncs what a lane has given it, the next wave
+// gathers. A shard's writer makes a pack of it, one message of the engine for
+// many of ours; a bucket's writer sends records one by one or as a batch. When
+// the engine has answered, done is called.
+//
+// # The way of a read
+//
+// Tail, Watch and Retained follow a stream of the engine: they ask for a bounded
+// number of its messages ahead, begin anew where an interruption left them, and
+// find out when they have everything. Get asks for one message, and keeps the
+// last few packs.
+//
+// docs/adr/0008-store.md has the reasons and the figures.
 package cluster

@@ -16,7 +16,7 @@ import (
 //
 // and a message
 //
-//	flags, topic, [publisher], [properties], [expiry], payload
+//	flags, topic, [publisher], [properties], [expiry], [DedupID], payload
 //
 // with numbers as unsigned varints, strings and bytes behind their length, and
 // the expiry in milliseconds since 1970. Brackets are there if a flag says so. A
@@ -39,18 +39,22 @@ func seqOf(engine uint64, index int) uint64 { return engine<<indexBits | uint64(
 
 func engineSeq(seq uint64) uint64 { return seq >> indexBits }
 
+func packIndex(seq uint64) int { return int(seq & (maxPack - 1)) }
+
 const (
 	flagQoS        = 3
 	flagRetain     = 1 << 2
 	flagPublisher  = 1 << 3
 	flagProperties = 1 << 4
 	flagExpires    = 1 << 5
-	flagsKnown     = 1<<6 - 1
+	flagDedupID    = 1 << 6
+	flagsKnown     = 1<<7 - 1
 )
 
 // encodedSize is at least what appendMessage appends.
 func encodedSize(m *Message) int {
-	return 1 + 5*binary.MaxVarintLen32 + len(m.Topic) + len(m.Publisher) + len(m.Properties) + len(m.Payload)
+	return 1 + 5*binary.MaxVarintLen32 + binary.MaxVarintLen64 +
+		len(m.Topic) + len(m.Publisher) + len(m.Properties) + len(m.DedupID) + len(m.Payload)
 }
 
 func appendPackHeader(b []byte, n int) []byte {
@@ -71,6 +75,9 @@ func appendMessage(b []byte, m *Message) []byte {
 	if !m.Expires.IsZero() {
 		flags |= flagExpires
 	}
+	if m.DedupID != "" {
+		flags |= flagDedupID
+	}
 	b = append(b, flags)
 	b = appendString(b, m.Topic)
 	if m.Publisher != "" {
@@ -81,6 +88,9 @@ func appendMessage(b []byte, m *Message) []byte {
 	}
 	if !m.Expires.IsZero() {
 		b = binary.AppendUvarint(b, uint64(max(0, m.Expires.UnixMilli())))
+	}
+	if m.DedupID != "" {
+		b = appendString(b, m.DedupID)
 	}
 	return appendString(b, m.Payload)
 }
@@ -119,6 +129,9 @@ func parsePack(b []byte, taken time.Time) ([]Message, error) {
 		}
 		if flags&flagExpires != 0 {
 			m.Expires = time.UnixMilli(int64(d.uint()))
+		}
+		if flags&flagDedupID != 0 {
+			m.DedupID = d.string()
 		}
 		m.Payload = d.bytes()
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestPackRoundTrip(t *testing.T) {
 	ms := []*Message{
 		{Topic: "a", QoS: 1},
 		{},
-		{Topic: "t", Payload: bytes.Repeat([]byte("p"), 70_000), QoS: 2, Retain: true, Properties: []byte{1, 1}, Publisher: "c", Expires: time.UnixMilli(1_800_000_000_123)},
+		{Topic: "t", Payload: bytes.Repeat([]byte("p"), 70_000), QoS: 2, Retain: true, Properties: []byte{1, 1}, Publisher: "c", Expires: time.UnixMilli(1_800_000_000_123), DedupID: "d"},
 		{Topic: "t", Expires: time.UnixMilli(1)},
 	}
 	b := appendPackHeader(nil, len(ms))
@@ -68,7 +69,7 @@ func TestSequenceNumbersOfAPack(t *testing.T) {
 
 // What passes for a pack is one: written again, it reads the same.
 func FuzzPack(f *testing.F) {
-	f.Add(appendMessage(appendPackHeader(nil, 1), &Message{Topic: "a", Payload: []byte("p"), Publisher: "c", Properties: []byte{1, 1}, Expires: time.UnixMilli(1e12)}))
+	f.Add(appendMessage(appendPackHeader(nil, 1), &Message{Topic: "a", Payload: []byte("p"), Publisher: "c", Properties: []byte{1, 1}, Expires: time.UnixMilli(1e12), DedupID: "d"}))
 	f.Add([]byte{1, 0})
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -123,22 +124,20 @@ func TestAPackLivesAsLongAsItsLastMessage(t *testing.T) {
 		{[]*Message{{Topic: "t"}, in(time.Second)}, ""},
 		{[]*Message{in(-time.Second)}, "1"},
 	} {
-		var w wave
+		var f frame
 		for _, m := range tc.messages {
-			if !w.add(&job{began: now, bytes: encodedSize(m), message: m}, time.Time{}, false) {
-				t.Fatal("no room")
-			}
+			f.jobs = append(f.jobs, &job{message: m})
 		}
-		w.frames[0].encode("s", "id", now)
-		if got := w.frames[0].msg.Header.Get("Nats-TTL"); len(w.frames) != 1 || got != tc.want {
-			t.Errorf("%v: %d frames, time to live %q, want %q", tc.messages, len(w.frames), got, tc.want)
+		f.encodePack("s", "id", now)
+		if got := f.msg.Header.Get("Nats-TTL"); got != tc.want {
+			t.Errorf("%v: time to live %q, want %q", tc.messages, got, tc.want)
 		}
 	}
 }
 
 func TestWaves(t *testing.T) {
 	entry := func(bytes int) *job { return &job{bytes: bytes, message: &Message{}} }
-	named := func(bytes int) *job { return &job{bytes: bytes, message: &Message{DedupID: "d"}} }
+	named := func(id string) *job { return &job{bytes: 1, message: &Message{DedupID: id}} }
 	record := func(key int) *job { return &job{bytes: 10, put: &put{subject: fmt.Sprint(key)}} }
 	repeat := func(n int, j func(int) *job) (js []*job) {
 		for i := range n {
@@ -153,8 +152,7 @@ func TestWaves(t *testing.T) {
 		frames []int // jobs of each
 	}{
 		{"messages share a pack", []*job{entry(1), entry(1), entry(1)}, 3, []int{3}},
-		{"a named one stays alone", []*job{named(1), named(1), entry(1)}, 1, []int{1}},
-		{"a named one ends a pack", []*job{entry(1), entry(1), named(1), entry(1)}, 2, []int{2}},
+		{"with a name, too", []*job{named("a"), entry(1), named("b")}, 3, []int{3}},
 		{"a pack has a size", []*job{entry(60_000), entry(5_000), entry(5_000)}, 2, []int{2}},
 		{"a large one goes alone", []*job{entry(5_000_000), entry(1)}, 1, []int{1}},
 		{"a large one waits for the next wave", []*job{entry(1), entry(5_000_000)}, 1, []int{1}},
@@ -162,27 +160,91 @@ func TestWaves(t *testing.T) {
 		{"records go one by one", []*job{record(1), record(2), record(3)}, 3, []int{1, 1, 1}},
 		{"the same record waits for the next wave", []*job{record(1), record(2), record(1), record(3)}, 2, []int{1, 1}},
 		{"a wave has a size", repeat(30, func(i int) *job { return &job{bytes: 200_000, put: &put{subject: fmt.Sprint(i)}} }), 2, []int{1, 1}},
-		{"a wave has a number", repeat(waveFrames+1, record), waveFrames, slicesRepeat(1, waveFrames)},
+		{"a wave has a number", repeat(waveFrames+1, record), waveFrames, slices.Repeat([]int{1}, waveFrames)},
 	} {
+		var wr writer = &logWriter{known: newDedup(), ids: make(map[string]*job)}
+		if tc.jobs[0].put != nil {
+			wr = newRecordWriter(nil)
+		}
+		l := lane{s: &JetStream{disk: &disk{minFree: -1}}, writer: wr}
 		var w wave
 		n := 0
-		for n < len(tc.jobs) && w.add(tc.jobs[n], time.Time{}, false) {
+		for n < len(tc.jobs) && l.add(&w, tc.jobs[n], false) {
 			n++
 		}
 		var frames []int
 		for _, f := range w.frames {
 			frames = append(frames, len(f.jobs))
 		}
-		if n != tc.taken || !reflect.DeepEqual(frames, tc.frames) {
+		if n != tc.taken || !slices.Equal(frames, tc.frames) {
 			t.Errorf("%s: took %d into %v, want %d into %v", tc.name, n, frames, tc.taken, tc.frames)
 		}
 	}
 }
 
-func slicesRepeat(v, n int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = v
+// In a pack is what is not in the log, and what is there twice is there once.
+func TestAPackHasEachDedupIDOnce(t *testing.T) {
+	known := newDedup()
+	known.add("old", seqOf(7, 5), time.Now())
+	lw := &logWriter{known: known, ids: make(map[string]*job)}
+	var w wave
+	var places []uint64
+	for _, id := range []string{"old", "a", "", "a", "b", "old", ""} {
+		j := &job{message: &Message{DedupID: id}, appended: func(p Pos, _ error) { places = append(places, p.Seq) }}
+		if !lw.add(&w, j) {
+			t.Fatal("no room")
+		}
 	}
-	return s
+	f := w.frames[0]
+	if !f.encodePack("s", "id", time.Now()) {
+		t.Fatal("nothing to write")
+	}
+	var ids []string
+	pack, err := parsePack(f.msg.Data, time.Now())
+	for i := range pack {
+		ids = append(ids, pack[i].DedupID)
+	}
+	if err != nil || !slices.Equal(ids, []string{"a", "", "b", ""}) {
+		t.Errorf("a pack of %q, %v", ids, err)
+	}
+	for _, j := range f.jobs {
+		j.done(9, nil)
+	}
+	want := []uint64{seqOf(7, 5), seqOf(9, 0), seqOf(9, 1), seqOf(9, 0), seqOf(9, 2), seqOf(7, 5), seqOf(9, 3)}
+	if !slices.Equal(places, want) {
+		t.Errorf("places %d, want %d", places, want)
+	}
+	w = wave{}
+	lw.add(&w, &job{message: &Message{DedupID: "old"}})
+	if w.frames[0].encodePack("s", "id", time.Now()) {
+		t.Error("what is known is written again")
+	}
+}
+
+func TestDedupIDsCountForTwoMinutes(t *testing.T) {
+	d := newDedup()
+	start := time.Unix(1_700_000_000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	d.add("", 1, at(0))
+	d.add("a", 2, at(0))
+	d.add("b", 3, at(60))
+	d.add("a", 4, at(60)) // the first one counts
+	for _, tc := range []struct {
+		now    int
+		id     string
+		seq    uint64
+		oldest uint64
+	}{
+		{60, "a", 2, 2}, {119, "a", 2, 2}, {120, "a", 0, 3}, {120, "b", 3, 3}, {179, "b", 3, 3}, {180, "b", 0, 0}, {180, "", 0, 0},
+	} {
+		if seq, ok := d.get(tc.id, at(tc.now)); seq != tc.seq || ok != (seq > 0) {
+			t.Errorf("after %d s: %q is at %d, want %d", tc.now, tc.id, seq, tc.seq)
+		}
+		if seq, _ := d.oldest(at(tc.now)); seq != tc.oldest {
+			t.Errorf("after %d s: the oldest is %d, want %d", tc.now, seq, tc.oldest)
+		}
+	}
+	if len(d.byID) != 0 || len(d.order) != 0 {
+		t.Error("something is kept for ever")
+	}
 }

@@ -178,6 +178,9 @@ var bucketNames = map[Bucket]string{
 // that was cut off for longer may miss one.
 const markerTTL = time.Minute
 
+// openTimeout bounds what opening asks of the engine: a disk may be slow.
+const openTimeout = time.Minute
+
 // OpenJetStream opens the store in o.Dir, or makes one there. ctx bounds that;
 // reading back what a large store holds takes seconds, and can't be interrupted.
 func OpenJetStream(ctx context.Context, o Options) (*JetStream, error) {
@@ -206,23 +209,24 @@ func OpenJetStream(ctx context.Context, o Options) (*JetStream, error) {
 
 // open makes the streams, or finds them, and starts to write to them.
 func (s *JetStream) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := s.checkShards(ctx); err != nil {
 		return err
 	}
 	for k := range s.o.Shards {
 		name := fmt.Sprint(logStream, k)
 		cfg := jetstream.StreamConfig{
-			Name:       name,
-			Subjects:   []string{fmt.Sprint(logSubject, k)},
-			MaxBytes:   perShard(s.o.MaxBytes, s.o.Shards),
-			MaxAge:     s.o.MaxAge,
-			Duplicates: dedupWindow,
+			Name:     name,
+			Subjects: []string{fmt.Sprint(logSubject, k)},
+			MaxBytes: perShard(s.o.MaxBytes, s.o.Shards),
+			MaxAge:   s.o.MaxAge,
 		}
 		stream, err := s.stream(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		l, err := newShardLog(s, k, name, stream)
+		l, err := newShardLog(ctx, s, k, stream)
 		if err != nil {
 			return err
 		}
@@ -238,9 +242,10 @@ func (s *JetStream) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.retained.lane, err = newLane(s, "retained", s.retained.stream, ""); err != nil {
+	if s.retained.lane, err = newLane(s, "retained", retainedStream); err != nil {
 		return err
 	}
+	s.retained.lane.start(newRecordWriter(s.retained.lane))
 	s.expire(s.retained.lane, s.retained.stream)
 	for _, b := range buckets {
 		r := &records{s: s, bucket: b, name: "KV_" + bucketNames[b], prefix: "$KV." + bucketNames[b] + "."}
@@ -254,9 +259,10 @@ func (s *JetStream) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.lane, err = newLane(s, string(b), r.stream, ""); err != nil {
+		if r.lane, err = newLane(s, string(b), r.name); err != nil {
 			return err
 		}
+		r.lane.start(newRecordWriter(r.lane))
 		s.records[b] = r
 		if b.mortal() {
 			s.expire(r.lane, r.stream)
@@ -341,7 +347,7 @@ func (s *JetStream) submit(l *lane, j *job) {
 		err = l.gate.enter(j.bytes)
 	}
 	if err != nil {
-		s.refusing.Go(func() { j.done(0, 0, err) })
+		s.refusing.Go(func() { j.done(0, err) })
 		return
 	}
 	l.queue.put(j)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -162,7 +163,9 @@ func (e *engine) request(ctx context.Context, subject string, body []byte) (*nat
 	defer cancel()
 	for {
 		try, cancel := context.WithTimeout(ctx, e.deadline/3)
+		forget := e.readBack.add(cancel)
 		m, err := e.read.RequestWithContext(try, subject, body)
+		forget()
 		cancel()
 		if err == nil {
 			return m, nil
@@ -175,6 +178,22 @@ func (e *engine) request(ctx context.Context, subject string, body []byte) (*nat
 		case <-ctx.Done():
 		}
 	}
+}
+
+// state asks what a stream has.
+func (e *engine) state(ctx context.Context, stream string) (server.StreamState, error) {
+	m, err := e.request(ctx, "$JS.API.STREAM.INFO."+stream, nil)
+	if err != nil {
+		return server.StreamState{}, err
+	}
+	var info server.JSApiStreamInfoResponse
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		return server.StreamState{}, fmt.Errorf("state of stream %s: %w", stream, err)
+	}
+	if info.Error != nil {
+		return server.StreamState{}, fmt.Errorf("%w: state of stream %s: %s", ErrUnavailable, stream, info.Error.Description)
+	}
+	return info.State, nil
 }
 
 // unavailable is the error of a request that was not answered.

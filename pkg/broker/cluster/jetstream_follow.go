@@ -67,11 +67,12 @@ func (s *JetStream) follow(ctx context.Context, stream jetstream.Stream, o follo
 // not exact while there are writes. So the reader has to be at the very end, if
 // only for a moment.
 func (s *JetStream) followOnce(ctx context.Context, stream jetstream.Stream, o *followOptions, f func(*stored) error) error {
-	info, err := stream.Info(ctx)
+	cfg := stream.CachedInfo().Config
+	state, err := s.engine.state(ctx, cfg.Name)
 	if err != nil {
 		return err
 	}
-	end, replaces := info.State.LastSeq, info.Config.MaxMsgsPerSubject > 0
+	replaces := cfg.MaxMsgsPerSubject > 0
 	p, err := s.pull(ctx, stream, o)
 	if err != nil {
 		return err
@@ -95,16 +96,15 @@ func (s *JetStream) followOnce(ctx context.Context, stream jetstream.Stream, o *
 			if err := f(m); err != nil {
 				return err
 			}
-			if o.ready == nil || m.seq < end {
+			if o.ready == nil || m.seq < state.LastSeq {
 				continue
 			}
 			if replaces {
-				if info, err = stream.Info(ctx); err != nil {
+				if state, err = s.engine.state(ctx, cfg.Name); err != nil {
 					return err
 				}
-				end = info.State.LastSeq
 			}
-			caughtUp = m.seq >= end
+			caughtUp = m.seq >= state.LastSeq
 		case o.ready != nil: // what was to come is no more, maybe
 			info, err := p.consumer.Info(ctx)
 			if err != nil {

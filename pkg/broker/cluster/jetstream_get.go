@@ -66,6 +66,16 @@ func (s *JetStream) next(ctx context.Context, stream, subject string, seq uint64
 	return parseStored(m)
 }
 
+// since gives the first message of a subject from a time on.
+func (s *JetStream) since(ctx context.Context, stream, subject string, at time.Time) (*stored, error) {
+	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+stream,
+		fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
+	if err != nil {
+		return nil, err
+	}
+	return parseStored(m)
+}
+
 var errNoMessage = errors.New("the engine's answer is not a message")
 
 func parseStored(m *nats.Msg) (*stored, error) {

@@ -16,9 +16,20 @@ type job struct {
 	appended func(Pos, error)
 	shard    int
 
+	// What of the log was written before, as its DedupID says, has a known place.
+	// Of those that are written together the later is the twin of the first. All
+	// others are entries of a pack.
+	known uint64
+	twin  *job
+	entry int
+
 	put *put
 	set func(Revision, error)
 }
+
+// adds says whether the job needs room on the disk. A deletion does, too, but
+// it makes more.
+func (j *job) adds() bool { return j.put == nil || j.put.gone == Kept }
 
 // put replaces what a subject has.
 type put struct {
@@ -29,18 +40,21 @@ type put struct {
 	expected Revision
 }
 
-// done tells the caller; seq is the engine's number of what was written, index
-// the place in it.
-func (j *job) done(seq uint64, index int, err error) {
+// done tells the caller; seq is the engine's number of what was written.
+func (j *job) done(seq uint64, err error) {
 	switch {
 	case j.set != nil && err != nil:
 		j.set(None, err)
 	case j.set != nil:
 		j.set(Revision(seq), nil)
+	case j.known != 0:
+		j.appended(Pos{j.shard, j.known}, nil)
 	case err != nil:
 		j.appended(Pos{}, err)
+	case j.twin != nil:
+		j.appended(Pos{j.shard, seqOf(seq, j.twin.entry)}, nil)
 	default:
-		j.appended(Pos{j.shard, seqOf(seq, index)}, nil)
+		j.appended(Pos{j.shard, seqOf(seq, j.entry)}, nil)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,27 +12,87 @@ import (
 
 // shardLog is one shard of the log.
 type shardLog struct {
-	s      *JetStream
-	shard  int
-	name   string // of the stream
-	stream jetstream.Stream
-	lane   *lane
-	recent packCache
+	s       *JetStream
+	shard   int
+	name    string // of the stream
+	stream  jetstream.Stream
+	subject string
+	known   *dedup
+	lane    *lane
+	recent  packCache
 }
 
-func newShardLog(s *JetStream, shard int, name string, stream jetstream.Stream) (*shardLog, error) {
-	lane, err := newLane(s, "log", stream, fmt.Sprint(logSubject, shard))
+// newShardLog makes a shard ready for writing: it reads which DedupIDs count.
+func newShardLog(ctx context.Context, s *JetStream, shard int, stream jetstream.Stream) (*shardLog, error) {
+	l := &shardLog{
+		s: s, shard: shard, name: stream.CachedInfo().Config.Name, stream: stream,
+		subject: fmt.Sprint(logSubject, shard), known: newDedup(),
+	}
+	if err := l.readIDs(ctx); err != nil {
+		return nil, fmt.Errorf("read the last of stream %s: %w", l.name, err)
+	}
+	state, err := s.engine.state(ctx, l.name)
 	if err != nil {
 		return nil, err
 	}
-	return &shardLog{s: s, shard: shard, name: name, stream: stream, lane: lane}, nil
+	if l.lane, err = newLane(s, "log", l.name); err != nil {
+		return nil, err
+	}
+	l.lane.start(&logWriter{l: l.lane, subject: l.subject, known: l.known, last: state.LastSeq, ids: make(map[string]*job)})
+	return l, nil
+}
+
+// readIDs notes the DedupIDs of the last two minutes. It reads which packs have
+// some, and then these only.
+func (l *shardLog) readIDs(ctx context.Context) error {
+	m, err := l.s.since(ctx, l.name, l.subject, time.Now().Add(-dedupWindow))
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ctx, enough := context.WithCancelCause(ctx)
+	defer enough(nil)
+	errAll := errors.New("all are read")
+	err = l.s.follow(ctx, l.stream, followOptions{from: m.seq, headersOnly: true, ready: func() { enough(errAll) }}, func(m *stored) error {
+		if len(m.header[headerIDs]) == 0 {
+			return nil
+		}
+		whole, err := l.s.message(ctx, l.name, m.seq)
+		if errors.Is(err, ErrNotFound) { // it has expired just now
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		pack, err := l.pack(whole)
+		if err == nil {
+			l.known.addPack(m.seq, pack)
+		}
+		return err
+	})
+	if errors.Is(context.Cause(ctx), errAll) {
+		return nil
+	}
+	return err
 }
 
 func (s *JetStream) Append(m *Message, done func(Pos, error)) {
 	l := s.logs[shardOf(m.Topic, len(s.logs))]
 	j := &job{bytes: encodedSize(m), message: m, appended: done, shard: l.shard}
-	j.invalid = s.check(m.Topic, len(m.Payload)+len(m.Properties))
+	j.invalid = s.checkMessage(m)
 	s.submit(l.lane, j)
+}
+
+// maxDedupID bounds a DedupID.
+const maxDedupID = 256
+
+func (s *JetStream) checkMessage(m *Message) error {
+	if len(m.DedupID) > maxDedupID {
+		return fmt.Errorf("%w: a DedupID of %d bytes, more than %d", ErrTooLarge, len(m.DedupID), maxDedupID)
+	}
+	return s.check(m.Topic, len(m.Payload)+len(m.Properties))
 }
 
 func (s *JetStream) check(name string, payload int) error {
@@ -101,7 +162,7 @@ func (s *JetStream) Get(ctx context.Context, p Pos) (*Message, error) {
 		}
 		l.recent.put(seq, pack, generation)
 	}
-	i := int(p.Seq - seqOf(seq, 0))
+	i := packIndex(p.Seq)
 	if i >= len(pack) || pack[i].expired(time.Now()) {
 		return nil, ErrNotFound
 	}
@@ -116,11 +177,10 @@ func (s *JetStream) Bounds(ctx context.Context, shard int) (first, last uint64, 
 	if s.closing.Err() != nil {
 		return 0, 0, ErrClosed
 	}
-	info, err := l.stream.Info(ctx)
+	st, err := s.engine.state(ctx, l.name)
 	if err != nil {
-		return 0, 0, unavailable(ctx, err)
+		return 0, 0, err
 	}
-	st := info.State
 	if st.Msgs == 0 {
 		st.FirstSeq = st.LastSeq + 1
 	}
@@ -138,6 +198,9 @@ func (s *JetStream) Trim(ctx context.Context, shard int, seq uint64) error {
 	}
 	// A purge beyond the end would move the end.
 	seq = min(seq, last+1)
+	if needed, ok := l.known.oldest(time.Now()); ok {
+		seq = min(seq, needed)
+	}
 	if engineSeq(seq) <= engineSeq(first) {
 		return nil
 	}

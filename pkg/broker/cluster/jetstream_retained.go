@@ -16,7 +16,7 @@ func (s *JetStream) SetRetained(m *Message, done func(Revision, error)) {
 		p.ends = m.Expires
 	}
 	s.submit(s.retained.lane, &job{
-		bytes: len(p.subject) + len(p.body), invalid: s.check(m.Topic, len(m.Payload)+len(m.Properties)),
+		bytes: len(p.subject) + len(p.body), invalid: s.checkMessage(m),
 		put: p, set: done,
 	})
 }

@@ -26,6 +26,7 @@ func TestReopening(t *testing.T) {
 	ps := appendMany(t, s, ms...)
 	named := &Message{Topic: "kept", QoS: 2, Payload: []byte("named"), DedupID: "d"}
 	namedAt := appendOne(t, s, named)
+	appendOne(t, s, message("kept", 500))
 	trimmed := appendOne(t, s, message(topicElsewhere(namedAt.Shard), 1))
 	_, end, err := s.Bounds(t.Context(), trimmed.Shard)
 	if err != nil {
@@ -54,8 +55,8 @@ func TestReopening(t *testing.T) {
 	s = openJetStream(t, o)
 	defer s.Close()
 	all := drain(t, s, ps[0].Shard, 0)
-	if len(all) != len(ps)+1 {
-		t.Fatalf("%d messages, want %d", len(all), len(ps)+1)
+	if len(all) != len(ps)+2 {
+		t.Fatalf("%d messages, want %d", len(all), len(ps)+2)
 	}
 	for i, p := range ps {
 		if all[i].pos != p || string(all[i].m.Payload) != fmt.Sprint(i) {
@@ -64,6 +65,20 @@ func TestReopening(t *testing.T) {
 	}
 	if again := appendOne(t, s, named); again != namedAt {
 		t.Errorf("a DedupID of before: %v, was %v", again, namedAt)
+	}
+	// What counts for that is not trimmed, so that it is known after a crash.
+	_, last, err := s.Bounds(t.Context(), namedAt.Shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Trim(t.Context(), namedAt.Shard, last+1); err != nil {
+		t.Fatal(err)
+	}
+	if all := drain(t, s, namedAt.Shard, 0); len(all) == 0 || len(all) > 3 {
+		t.Errorf("after trimming, %d messages are there", len(all))
+	}
+	if again := appendOne(t, s, named); again != namedAt {
+		t.Errorf("a DedupID after trimming: %v, was %v", again, namedAt)
 	}
 	if first, last, err := s.Bounds(t.Context(), trimmed.Shard); err != nil || first != last+1 || last != end {
 		t.Errorf("a trimmed shard: bounds %d and %d, ended at %d, %v", first, last, end, err)
@@ -226,6 +241,7 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	mustPut(t, s.Records(Sessions), long, string(make([]byte, 200_000)), None, 0)
 	for name, m := range map[string]*Message{
 		"topic":   {Topic: long + "x"},
+		"id":      {Topic: "t", DedupID: strings.Repeat("d", maxDedupID+1)},
 		"payload": {Topic: "t", Payload: make([]byte, 150_001), Properties: make([]byte, 50_000)},
 	} {
 		done := make(chan error, 2)
@@ -378,6 +394,47 @@ func TestASilentEngineIsUnavailable(t *testing.T) {
 				t.Errorf("that took %v", took)
 			}
 		})
+	}
+}
+
+// A write whose answer was lost is not known to have happened. Who tries again
+// with the same DedupID gets the place of the first, and nothing is stored twice.
+func TestADedupIDIsKnownThoughTheAnswerWasLost(t *testing.T) {
+	s := openJetStream(t, Options{Dir: t.TempDir(), Deadline: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	l := s.logs[0].lane
+	before := appendOne(t, s, message("t", 0))
+	if err := errors.Join(l.sub.Unsubscribe(), s.engine.write.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	named := &Message{Topic: "t", Payload: []byte("named"), QoS: 2, DedupID: "d"}
+	lost := make(chan error, 2)
+	s.Append(message("t", 1), func(_ Pos, err error) { lost <- err })
+	s.Append(named, func(_ Pos, err error) { lost <- err })
+	for range cap(lost) {
+		if err := wait(t, lost, "done"); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if l.sub, err = s.engine.write.Subscribe(l.inbox+".*.*", l.receive); err != nil {
+		t.Fatal(err)
+	}
+	ps := appendMany(t, s, message("t", 2), named, message("t", 3), named)
+	if ps[1] != ps[3] || ps[0].Seq <= before.Seq || ps[2].Seq <= ps[0].Seq || ps[1].Seq >= ps[0].Seq {
+		t.Errorf("positions %v, after %v", ps, before)
+	}
+	if m, err := s.Get(t.Context(), ps[1]); err != nil || string(m.Payload) != "named" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	got := map[string]int{}
+	for _, m := range drain(t, s, 0, 0) {
+		got[string(m.m.Payload)]++
+	}
+	for _, name := range []string{"0", "2", "3", "named"} {
+		if got[name] != 1 {
+			t.Errorf("%s is stored %d times", name, got[name])
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ type Memory struct {
 
 	mu     sync.Mutex // guards what follows and orders writes
 	faults [ops]fault
-	closed bool // faults are over
-	dedup  map[string]dedupEntry
+	closed bool     // faults are over
+	known  []*dedup // by shard
 }
 
 type fault struct {
@@ -53,25 +53,17 @@ type fault struct {
 	heldAck    []func()
 }
 
-type dedupEntry struct {
-	at  Pos
-	end time.Time
-}
-
-// dedupWindow is how long a DedupID is remembered.
-const dedupWindow = 2 * time.Minute
-
 // NewMemory opens an empty store.
 func NewMemory(o MemoryOptions) *Memory {
 	m := &Memory{
 		gate:     newGate(orDefault(o.MaxPending, DefaultMaxPending), orDefault(o.MaxPendingBytes, DefaultMaxPendingBytes)),
-		dedup:    make(map[string]dedupEntry),
 		retained: newMemoryBucket(),
 		buckets:  make(map[Bucket]*memoryBucket),
 	}
 	m.closing, m.stop = context.WithCancel(context.Background())
 	for range orDefault(o.Shards, 1) {
 		m.shards = append(m.shards, &memoryLog{changed: make(chan struct{})})
+		m.known = append(m.known, newDedup())
 	}
 	for _, b := range buckets {
 		m.buckets[b] = newMemoryBucket()
@@ -174,14 +166,12 @@ func (m *Memory) Append(msg *Message, done func(Pos, error)) {
 
 func (m *Memory) append(msg *Message) Pos {
 	now := time.Now()
-	if e, ok := m.dedup[msg.DedupID]; ok && now.Before(e.end) {
-		return e.at
-	}
 	shard := shardOf(msg.Topic, len(m.shards))
-	p := Pos{Shard: shard, Seq: m.shards[shard].append(msg.copy(now))}
-	if msg.DedupID != "" {
-		m.dedup[msg.DedupID] = dedupEntry{p, now.Add(dedupWindow)}
+	if seq, ok := m.known[shard].get(msg.DedupID, now); ok {
+		return Pos{shard, seq}
 	}
+	p := Pos{Shard: shard, Seq: m.shards[shard].append(msg.copy(now))}
+	m.known[shard].add(msg.DedupID, p.Seq, now)
 	return p
 }
 
@@ -191,7 +181,6 @@ func (m *Message) copy(taken time.Time) *Message {
 	c.Payload = slices.Clone(m.Payload)
 	c.Properties = slices.Clone(m.Properties)
 	c.Time = taken
-	c.DedupID = ""
 	if !m.Expires.IsZero() {
 		c.Expires = time.UnixMilli(m.Expires.UnixMilli())
 	}

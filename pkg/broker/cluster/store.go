@@ -50,7 +50,7 @@ type Message struct {
 	Time time.Time
 	// DedupID, if set, names this very publication: an Append with the same one
 	// within the dedup window (two minutes at least) stores nothing more and
-	// gives the position of the first. It is not part of what is read back.
+	// gives the position of the first. At most 256 bytes.
 	DedupID string
 }
 
@@ -84,7 +84,7 @@ type Store interface {
 	// is last+1 when the shard is empty.
 	Bounds(ctx context.Context, shard int) (first, last uint64, err error)
 	// Trim forgets a shard's messages before seq; a few of the last of these may
-	// stay.
+	// stay, and so may those whose DedupID still counts.
 	Trim(ctx context.Context, shard int, seq uint64) error
 	// Shards is how many logs there are; the topic decides which one takes a
 	// message.

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// recordWriter writes to a bucket, or the retained messages: each record is one
+// message of the engine. Many of a wave go as an atomic batch, which the engine
+// syncs at once. What the connection loses is sent again: to put a record twice
+// is to put it once.
+type recordWriter struct {
+	l        *lane
+	subjects map[string]struct{} // of the wave that gathers
+}
+
+func newRecordWriter(l *lane) *recordWriter {
+	return &recordWriter{l: l, subjects: make(map[string]struct{})}
+}
+
+// A wave of records has at most so many engine messages and, if it has several,
+// bytes.
+const (
+	waveFrames = 512
+	waveBytes  = 512 << 10
+)
+
+// atomicFrom is from how many engine messages on an atomic batch is faster than
+// one sync for each (docs/adr/0008-store.md). Without syncs it never is.
+const atomicFrom = 24
+
+const (
+	headerOperation = "KV-Operation"
+	operationPurge  = "PURGE"
+	headerReason    = "Mq-Gone"
+	reasonExpired   = "expired"
+)
+
+var errRefused = errors.New("the engine has refused a batch")
+
+// add leaves a second put to a subject to the next wave, since its outcome may
+// depend on the first.
+func (rw *recordWriter) add(w *wave, j *job) bool {
+	if len(w.frames) == 0 {
+		clear(rw.subjects)
+	}
+	_, taken := rw.subjects[j.put.subject]
+	if taken || len(w.frames) == waveFrames || len(w.frames) > 0 && w.bytes+j.bytes > waveBytes {
+		return false
+	}
+	rw.subjects[j.put.subject] = struct{}{}
+	w.begin(j)
+	return true
+}
+
+func (rw *recordWriter) write(w *wave, timer *time.Timer) bool {
+	for i, f := range w.frames {
+		f.encodePut(f.jobs[0].put, rw.l.writeID(i))
+	}
+	if rw.l.s.o.Durability == Always && len(w.frames) >= atomicFrom {
+		switch rw.writeAtomic(w.frames, timer) {
+		case nil:
+			return true
+		case ErrUnavailable:
+			return false
+		}
+	}
+	return rw.writeEach(w.frames, timer)
+}
+
+// writeAtomic writes a wave as a whole. If the engine has refused it, or may
+// have, writeAtomic gives errRefused, and the wave has to be written frame by
+// frame.
+func (rw *recordWriter) writeAtomic(frames []*frame, timer *time.Timer) error {
+	l := rw.l
+	wave := l.number.Add(1)
+	id := l.writeID(0)
+	for i, f := range frames {
+		f.msg.Header[server.JSBatchId] = []string{id}
+		f.msg.Header[server.JSBatchSeq] = []string{strconv.Itoa(i + 1)}
+	}
+	last := frames[len(frames)-1].msg
+	last.Header[server.JSBatchCommit] = []string{"1"}
+	last.Reply = l.reply(wave, 0)
+	defer func() {
+		for _, f := range frames {
+			for _, h := range []string{server.JSBatchId, server.JSBatchSeq, server.JSBatchCommit} {
+				delete(f.msg.Header, h)
+			}
+		}
+	}()
+	for _, f := range frames {
+		if err := l.s.engine.write.PublishMsg(f.msg); err != nil {
+			return errRefused
+		}
+	}
+	for {
+		select {
+		case a := <-l.answers:
+			switch {
+			case a.wave != wave:
+				continue
+			case a.err != nil:
+				return errRefused
+			}
+			for i, f := range frames {
+				f.seq = a.seq - uint64(len(frames)-1-i)
+				l.finish(f)
+			}
+			return nil
+		case <-l.reconnected:
+			return errRefused
+		case <-timer.C:
+			l.fail(frames)
+			return ErrUnavailable
+		}
+	}
+}
+
+// writeEach writes a wave frame by frame, without waiting for one before the
+// next, and finishes them in order.
+func (rw *recordWriter) writeEach(frames []*frame, timer *time.Timer) bool {
+	l := rw.l
+	wave := l.number.Add(1)
+	rw.send(wave, frames)
+	var again <-chan time.Time
+	for done := 0; ; {
+		for ; done < len(frames) && frames[done].answered; done++ {
+			l.finish(frames[done])
+		}
+		if done == len(frames) {
+			return true
+		}
+		select {
+		case a := <-l.answers:
+			if a.wave == wave && !rw.take(frames[a.frame], a) {
+				again = time.After(retryPause)
+			}
+		case <-l.reconnected:
+			rw.send(wave, frames)
+		case <-again:
+			rw.send(wave, frames)
+		case <-timer.C:
+			l.fail(frames[done:])
+			return false
+		}
+	}
+}
+
+// send sends those frames of a wave that are not answered.
+func (rw *recordWriter) send(wave uint64, frames []*frame) {
+	for i, f := range frames {
+		if f.answered {
+			continue
+		}
+		f.msg.Reply = rw.l.reply(wave, i)
+		if err := rw.l.s.engine.write.PublishMsg(f.msg); err != nil {
+			return // it will be sent when the connection is back
+		}
+	}
+}
+
+// take takes an answer to a frame. It says false if that is to be sent again.
+func (rw *recordWriter) take(f *frame, a answer) bool {
+	if f.answered {
+		return true
+	}
+	f.seq, f.err = a.seq, a.err
+	if errors.Is(f.err, ErrConflict) && rw.examine(f) {
+		f.err = errRetry
+	}
+	f.answered = !errors.Is(f.err, errRetry)
+	return f.answered
+}
+
+// examine looks into a conflict. It may be with the very same write, which the
+// engine has got before the connection broke. And a record that must not exist
+// may be in the way only as what is left of it: then examine says true, and the
+// frame can be tried again.
+func (rw *recordWriter) examine(f *frame) bool {
+	l, p := rw.l, f.jobs[0].put
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.o.Deadline)
+	defer cancel()
+	is, err := l.s.last(ctx, l.name, p.subject)
+	switch {
+	case errors.Is(err, ErrNotFound): // it has ended just now
+		return p.expected == None
+	case err != nil:
+		f.err = err
+	case is.header.Get(headerOp) == f.msg.Header.Get(headerOp):
+		f.seq, f.err = is.seq, nil
+	case p.expected == None && !is.alive(time.Now()):
+		f.msg.Header[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(is.seq, 10)}
+		return true
+	}
+	return false
+}
+
+// encodePut makes the engine message of a record. id is unlike any other's.
+func (f *frame) encodePut(p *put, id string) {
+	h := make(nats.Header)
+	f.msg = &nats.Msg{Subject: p.subject, Header: h, Data: p.body}
+	if p.expected != Any {
+		h[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(uint64(p.expected), 10)}
+		h[headerOp] = []string{id}
+	}
+	if !p.ends.IsZero() {
+		h[headerEnds] = endHeader(p.ends)
+	}
+	if p.gone == Kept {
+		return
+	}
+	h[headerOperation] = []string{operationPurge}
+	if p.gone == Expired {
+		h[headerReason] = []string{reasonExpired}
+	}
+	h[server.JSMessageTTL] = []string{seconds(markerTTL)}
+}
