@@ -102,7 +102,10 @@ func (cl *client) written(revision cluster.Revision, needs []uint64, err error) 
 	defer cl.b.writes.Done()
 	cl.mu.Lock()
 	r := &cl.record
-	waiting := r.now
+	waiting, urgency := r.now, session.Soon
+	if r.urgent {
+		urgency = session.First
+	}
 	r.now, r.writing, r.urgent = nil, false, false
 	if err == nil {
 		r.revision, r.needs, r.unsure = revision, needs, false
@@ -112,7 +115,7 @@ func (cl *client) written(revision cluster.Revision, needs []uint64, err error) 
 		}
 		r.unsure = true
 		if cl.ses != nil {
-			cl.ses.Touch(session.First)
+			cl.ses.Touch(urgency)
 		}
 		cl.saveSoon()
 	}
