@@ -73,6 +73,29 @@ func unsent(t *net.TCPConn) int {
 	return n
 }
 
+// gone is the error that has ended the connection: a reset, or a timeout of the
+// kernel's. The state tells of it, not a look at the bytes, which would find
+// those that came before. The error itself is told only once; who comes later
+// hears of a reset.
+func gone(t *net.TCPConn) error {
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var end error
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil || info.State != tcpClose {
+			return
+		}
+		end = unix.ECONNRESET
+		if code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code != 0 {
+			end = syscall.Errno(code)
+		}
+	})
+	return end
+}
+
 // awaitReadable waits until a read would not block. Looking first is needed:
 // the poller tells of bytes that come, not of those that are there.
 func awaitReadable(t *net.TCPConn) error {

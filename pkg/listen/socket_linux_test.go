@@ -67,3 +67,39 @@ func TestSocketsHaveTheirOptions(t *testing.T) {
 		}
 	}
 }
+
+// A reset is known of without a read, whatever lies before it; a FIN is not one.
+func TestGoneTellsAResetFromAFIN(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(client *net.TCPConn)
+		gone bool
+	}{
+		{"lives", func(*net.TCPConn) {}, false},
+		{"has sent bytes", func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) }, false},
+		{"FIN", func(c *net.TCPConn) { _ = c.CloseWrite() }, false},
+		{"RST", func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() }, true},
+		{"bytes, then RST", func(c *net.TCPConn) { _, _ = c.Write([]byte("x")); _ = c.SetLinger(0); c.Close() }, true},
+		{"FIN, then RST", func(c *net.TCPConn) { _ = c.CloseWrite(); _ = c.SetLinger(0); c.Close() }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, server := tcpPair(t)
+			s := NewStream(server)
+			tt.end(client)
+			if !tt.gone {
+				if err := s.Gone(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			for deadline := time.Now().Add(10 * time.Second); s.Gone() == nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("not noticed")
+				}
+			}
+			if err := s.Gone(); err == nil {
+				t.Error("forgotten when it was asked a second time")
+			}
+		})
+	}
+}

@@ -18,5 +18,8 @@ func ControlDial(_, _ string, _ syscall.RawConn) error { return nil }
 
 func unsent(*net.TCPConn) int { return 0 }
 
+// gone is not known elsewhere: the next read or write tells.
+func gone(*net.TCPConn) error { return nil }
+
 // awaitReadable does not wait elsewhere: the read that follows does.
 func awaitReadable(*net.TCPConn) error { return nil }

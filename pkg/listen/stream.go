@@ -50,6 +50,17 @@ func (s Stream) CloseWrite() error {
 	return nil
 }
 
+// Gone is the reset or timeout that has ended the connection already; nil while
+// it lives. A FIN ends nothing: its sender may still wait for an answer. It
+// takes no bytes and never blocks. It is for streams whose own side has not
+// been closed for writing, and knows nothing but on Linux.
+func (s Stream) Gone() error {
+	if s.Socket == nil {
+		return nil
+	}
+	return gone(s.Socket)
+}
+
 // Abort ends the connection by RST: what a peer must see whose partner broke
 // off. Bytes that were written before are given a second at most to arrive,
 // because a RST makes both kernels forget them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mqttlb/mqttlb/pkg/affinity"
 	"github.com/mqttlb/mqttlb/pkg/backend"
 	"github.com/mqttlb/mqttlb/pkg/listen"
 	"github.com/mqttlb/mqttlb/pkg/mqtt"
@@ -14,12 +15,6 @@ import (
 
 // dial brings the connection to a backend that answers: home first, then the
 // spares in the order of the ring.
-//
-// What is safe to do again decides. A backend that can't be reached has seen
-// nothing: on to the next. One that closed after CONNECT was written and before
-// its first byte may have refused this client or may be dying: once more, with
-// CONNECT alone, as the device itself would. One that stays silent may still be
-// at work on the CONNECT: never again.
 func (s *session) dial(ctx context.Context) *failure {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -31,16 +26,16 @@ func (s *session) dial(ctx context.Context) *failure {
 		return f
 	}
 	walk := s.options.Table.Walk(s.key)
-	replayed := false
 	var last *failure
 	for s.start.Attempt < s.options.Attempts {
-		b, ok := walk.Next()
-		if !ok {
-			break
+		if last != nil {
+			if f := s.clientGone(); f != nil {
+				return f
+			}
 		}
-		if !b.Acquire() {
-			walk.NoRoom() // filled up since the walk looked
-			continue
+		b := acquire(&walk)
+		if b == nil {
+			break
 		}
 		s.start.Attempt++
 		s.place(b)
@@ -53,22 +48,60 @@ func (s *session) dial(ctx context.Context) *failure {
 		if ctx.Err() != nil { // given up by us: that is no word against the backend
 			return s.sayNo(f.stage, ShuttingDown, mqtt.ServerUnavailable, "shutting down")
 		}
-		switch f.why {
-		case Unreachable:
-			s.options.Reports.DialFailed(b, f.err)
-			s.srv.log.Debug("backend not reached", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
-		case ClosedEarly:
-			s.options.Reports.ClosedEarly(b, s.connect.ClientID)
-			if replayed {
-				return f
-			}
-			replayed = true
-		default:
+		if !s.mayTryNext(b, f) {
 			return f
 		}
 		last = f
 	}
 	return s.nowhere(walk.Full(), last)
+}
+
+// acquire takes a connection of the next backend that has room for one; nil if
+// none has.
+func acquire(walk *affinity.Walk) *backend.Backend {
+	for {
+		b, ok := walk.Next()
+		if !ok || b.Acquire() {
+			return b
+		}
+		walk.NoRoom() // filled up since the walk looked
+	}
+}
+
+// mayTryNext tells the pool's reports of an attempt that failed, and says
+// whether another backend may be sent the same.
+//
+// What is safe to do again decides. A backend that can't be reached has seen
+// nothing: on to the next. One that closed after CONNECT was written and before
+// its first byte may have refused this client or may be dying: once more, with
+// CONNECT alone, as the device itself would. One that stays silent may still be
+// at work on the CONNECT: never again.
+func (s *session) mayTryNext(b *backend.Backend, f *failure) bool {
+	switch f.why {
+	case Unreachable:
+		s.options.Reports.DialFailed(b, f.err)
+		s.srv.log.Debug("backend not reached", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
+		return true
+	case ClosedEarly:
+		s.options.Reports.ClosedEarly(b, s.connect.ClientID)
+		first := !s.replayed
+		s.replayed = true
+		return first
+	default:
+		return false
+	}
+}
+
+// clientGone is the failure of a client that broke off while its backend was
+// looked for; nil while it is there. Its CONNECT must not be repeated in its name: it may be back
+// elsewhere, and a second broker would take its session over. One that has sent
+// FIN is there still, and waits for its answer.
+func (s *session) clientGone() *failure {
+	err := s.client.Gone()
+	if err == nil {
+		return nil
+	}
+	return &failure{stage: StageDial, by: ByClient, why: whyOf(err), err: fmt.Errorf("before CONNECT was sent on: %w", err)}
 }
 
 // nowhere is the failure of having no backend left to try.
@@ -86,18 +119,28 @@ func (s *session) nowhere(full bool, last *failure) *failure {
 // try sets up the way over one backend: connect, header, TLS, CONNECT, CONNACK.
 func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *failure {
 	s.start.Backend = b.Name
-	conn, err := s.connectTo(ctx, b, header)
+	conn, first, err := s.reach(ctx, b, header)
 	if err != nil {
 		f := s.sayNo(StageDial, Unreachable, mqtt.ServerUnavailable, "no backend could be reached")
 		f.by, f.err = ByBackend, fmt.Errorf("dial %s: %w", b.Name, err)
 		return f
 	}
 	s.serve(conn)
-	if f := s.await(); f != nil {
+	f := s.ask(first)
+	if f != nil {
 		conn.Close()
+	}
+	return f
+}
+
+// ask sends the backend what goes first, unless the client has gone while it was
+// dialled, and waits for its answer.
+func (s *session) ask(first []byte) *failure {
+	if f := s.clientGone(); f != nil {
 		return f
 	}
-	return nil
+	write(s.server, first, s.options.DialTimeout)
+	return s.await()
 }
 
 // place makes b the backend that carries this session, from the dial on: what
@@ -115,42 +158,42 @@ func (s *session) serve(conn listen.Stream) {
 	s.server = conn
 }
 
-// connectTo dials and writes what goes first: PROXY header and opening in one
-// write, or the header, then TLS, then the opening.
-func (s *session) connectTo(ctx context.Context, b *backend.Backend, header []byte) (listen.Stream, error) {
+// reach dials, and does TLS where the pool wants it. first is what goes over the
+// connection then: the opening, and before it the PROXY header, unless that is
+// sent already because it stands before TLS.
+func (s *session) reach(ctx context.Context, b *backend.Backend, header []byte) (st listen.Stream, first []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.DialTimeout)
 	defer cancel()
 	conn, err := s.options.Dial(ctx, b)
 	if err != nil {
-		return listen.Stream{}, err
+		return listen.Stream{}, nil, err
 	}
 	if s.options.TLS == nil {
 		// The header must be one segment where it can be (PROXY protocol §2),
 		// and the broker should not wait for a second one.
-		return write(listen.NewStream(conn), slices.Concat(header, s.opening), s.options.DialTimeout), nil
+		return listen.NewStream(conn), slices.Concat(header, s.opening), nil
 	}
 	if len(header) > 0 {
 		if _, err := conn.Write(header); err != nil {
 			conn.Close()
-			return listen.Stream{}, fmt.Errorf("write PROXY header: %w", err)
+			return listen.Stream{}, nil, fmt.Errorf("write PROXY header: %w", err)
 		}
 	}
 	t := tls.Client(conn, s.options.TLS(b))
 	if err := t.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return listen.Stream{}, fmt.Errorf("TLS handshake: %w", err)
+		return listen.Stream{}, nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	return write(listen.NewStream(t), s.opening, s.options.DialTimeout), nil
+	return listen.NewStream(t), s.opening, nil
 }
 
 // write sends the first bytes. A backend that is gone already is found out when
 // its answer is read, which is the one place that judges it: a failed write is
 // no failure to connect.
-func write(st listen.Stream, first []byte, patience time.Duration) listen.Stream {
+func write(st listen.Stream, first []byte, patience time.Duration) {
 	if len(first) > 0 {
 		_ = st.Conn.SetWriteDeadline(time.Now().Add(patience))
 		_, _ = st.Conn.Write(first)
 		_ = st.Conn.SetWriteDeadline(time.Time{})
 	}
-	return st
 }

@@ -32,10 +32,11 @@ type session struct {
 	options *PoolOptions // the pool's, as they were when this connection was placed
 	key     []byte       // what the ring hashes
 
-	backend *backend.Backend
-	server  listen.Stream // the backend's side
-	answer  []byte        // what the backend said first, not yet forwarded
-	watch   *connackWatch // CONNACK is still to come: the backend began with AUTH
+	backend  *backend.Backend
+	server   listen.Stream // the backend's side
+	replayed bool          // CONNECT was sent once more: a backend closed on the first
+	answer   []byte        // what the backend said first, not yet forwarded
+	watch    *connackWatch // CONNACK is still to come: the backend began with AUTH
 
 	start                   Start
 	opened                  bool
