@@ -19,7 +19,7 @@ var closedLists = map[string][]string{
 		"closed", "reset", "timeout", "unresponsive", "idle", "half_close_timeout", "no_bytes", "untrusted_peer",
 		"bad_proxy_header", "tls_failed", "not_tls", "bad_certificate", "not_mqtt", "malformed", "protocol_error",
 		"unsupported_version", "identifier_rejected", "too_large", "limit", "no_route", "address_limit", "address_rate", "no_backend", "backends_full",
-		"unreachable", "closed_early", "connack_timeout", "bad_connack", "refused", "marked_down", "shutdown", "error",
+		"unreachable", "no_resources", "closed_early", "connack_timeout", "bad_connack", "refused", "marked_down", "shutdown", "error",
 		// of health checks
 		"unresolved", "tls", "protocol", "server_unavailable", "connack_refused", "subscribe_refused", "local", "other",
 	},

@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/affinity"
@@ -82,6 +84,9 @@ func (s *session) mayTryNext(b *backend.Backend, f *failure) bool {
 		s.options.Reports.DialFailed(b, f.err)
 		s.srv.log.Debug("backend not reached", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
 		return true
+	case NoResources: // said of no backend
+		s.srv.log.Debug("backend not dialled", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
+		return !noDescriptors(f.err)
 	case ClosedEarly:
 		s.options.Reports.ClosedEarly(b, s.connect.ClientID)
 		first := !s.replayed
@@ -121,9 +126,7 @@ func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *f
 	s.start.Backend = b.Name
 	conn, first, err := s.reach(ctx, b, header)
 	if err != nil {
-		f := s.sayNo(StageDial, Unreachable, mqtt.ServerUnavailable, "no backend could be reached")
-		f.by, f.err = ByBackend, fmt.Errorf("dial %s: %w", b.Name, err)
-		return f
+		return s.notReached(fmt.Errorf("dial %s: %w", b.Name, err))
 	}
 	s.serve(conn)
 	f := s.ask(first)
@@ -131,6 +134,34 @@ func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *f
 		conn.Close()
 	}
 	return f
+}
+
+// notReached is the failure of a dial: the backend's, unless it is we who lack
+// what a dial takes.
+func (s *session) notReached(err error) *failure {
+	var f *failure
+	if lacksResources(err) {
+		f = s.sayNo(StageDial, NoResources, mqtt.ServerBusy, "the load balancer is busy")
+	} else {
+		f = s.sayNo(StageDial, Unreachable, mqtt.ServerUnavailable, "no backend could be reached")
+		f.by = ByBackend
+	}
+	f.err = err
+	return f
+}
+
+// lacksResources says whether an error of a dial is about this machine, whoever
+// was dialled. package health means the same by its reason "local"; a test
+// compares.
+func lacksResources(err error) bool {
+	return noDescriptors(err) ||
+		errors.Is(err, syscall.EADDRNOTAVAIL) || // no local port is left for this backend's address
+		errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// noDescriptors says whether the next backend could not be dialled either.
+func noDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // ask sends the backend what goes first, unless the client has gone while it was

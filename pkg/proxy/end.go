@@ -69,6 +69,7 @@ const (
 	NoBackend          Why = "no_backend"          // none of the pool is up
 	BackendsFull       Why = "backends_full"       // all that are up hold max_connections
 	Unreachable        Why = "unreachable"         // each backend tried could not be reached
+	NoResources        Why = "no_resources"        // we lack descriptors, local ports or buffers for a dial
 	ClosedEarly        Why = "closed_early"        // the backend closed before its first byte, twice
 	NoConnack          Why = "connack_timeout"     //
 	BadConnack         Why = "bad_connack"         // the backend's first packet is no answer to CONNECT

@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mqttlb/mqttlb/pkg/backend"
+	"github.com/mqttlb/mqttlb/pkg/health"
 	"github.com/mqttlb/mqttlb/pkg/mqtt"
 )
 
@@ -304,6 +307,60 @@ func TestBackendsRefusalComesThroughWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What this machine lacks is no backend's fault: nobody is blamed, and the
+// client is told that we are busy. Descriptors are lacking for all backends, a
+// local port or a buffer may be there for the next.
+func TestWhatWeLackIsNoBackendsFault(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		errno   syscall.Errno
+		attempt int
+	}{
+		{"no descriptor left to us", syscall.EMFILE, 1},
+		{"no descriptor left to anybody", syscall.ENFILE, 1},
+		{"no local port left", syscall.EADDRNOTAVAIL, 2},
+		{"no buffers", syscall.ENOBUFS, 2},
+		{"no memory", syscall.ENOMEM, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lack := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", tt.errno)}
+			if r := health.ReasonOf(lack); r != health.Local {
+				t.Errorf("a health check that meets it says %q", r)
+			}
+			r := newRig(t, []string{"one", "two"}, func(_ *Options, po *PoolOptions) {
+				po.Dial = func(context.Context, *backend.Backend) (net.Conn, error) { return nil, lack }
+			})
+			for want, connect := range map[string][]byte{"connack=03,close": connect311("dev-1"), "connack=89,close": connect5("dev-1")} {
+				c := r.dial()
+				if how, _ := outcome(r, c, nil, connect); how != want {
+					t.Errorf("%s, want %s", how, want)
+				}
+				c.Close()
+				if e := r.ended(StageDial, ByMqttlb, NoResources); e.Attempt != tt.attempt || !errors.Is(e.Err, tt.errno) {
+					t.Errorf("attempt %d, %v", e.Attempt, e.Err)
+				}
+			}
+			r.reported(nil, nil, nil)
+		})
+	}
+}
+
+func TestNoLocalPortForOneBackendLeadsToTheNext(t *testing.T) {
+	r := newRig(t, []string{"no port for this", echo(t)}, func(_ *Options, po *PoolOptions) {
+		dial := po.Dial
+		po.Dial = func(ctx context.Context, b *backend.Backend) (net.Conn, error) {
+			if b.Name == "b1" {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}
+			}
+			return dial(ctx, b)
+		}
+	})
+	c := r.dial()
+	c.send(connect311("dev-1"))
+	c.expect(connack311)
+	r.reported(nil, nil, []string{"b2"})
 }
 
 // What a kick or the end of the server's context interrupts says nothing of the
