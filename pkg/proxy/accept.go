@@ -125,6 +125,7 @@ func New(o Options) *Server {
 		sessions:  make(map[*session]struct{}),
 		sockets:   make(map[net.Listener]struct{}),
 	}
+	s.throttle.write = s.writeRefusal
 	s.nextID.Store(rand.Uint64())
 	return s
 }

@@ -97,6 +97,7 @@ const shutdownMargin = 500 * time.Millisecond
 // once. It returns when all are over, or with ctx's error after it has cut off
 // what was left.
 func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.throttle.close()
 	s.mu.Lock()
 	s.draining = true
 	for l := range s.sockets {

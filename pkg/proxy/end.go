@@ -190,24 +190,45 @@ func (s *session) end(f *failure) {
 	s.srv.opts.Observer.Ended(e)
 }
 
-// logEnd writes one Info line for a connection that was carried, and a
-// throttled one for each kind of refusal; what says nothing is not worth a
-// line.
+// logEnd writes one line for a connection that was carried, and a throttled one
+// for each kind of refusal; what says nothing is not worth a line.
 func (s *Server) logEnd(e End) {
-	message, level, repeats := "connection ended", slog.LevelInfo, 0
 	switch {
 	case e.Why == NoBytes:
-		level = slog.LevelDebug
-	case !e.Opened:
-		message = "connection refused"
-		var allowed bool
-		if repeats, allowed = s.throttle.allow(throttleKey{e.Stage, e.By, e.Why}, time.Now()); !allowed {
-			level = slog.LevelDebug
+		s.writeEnd(slog.LevelDebug, "connection ended", e, 0)
+	case e.Opened:
+		s.writeEnd(slog.LevelInfo, "connection ended", e, 0)
+	default:
+		if repeats, ok := s.throttle.allow(e); ok {
+			s.writeRefusal(e, repeats)
+			return
 		}
+		s.writeEnd(slog.LevelDebug, "connection refused", e, 0)
 	}
+}
+
+// writeRefusal writes the line that stands for as many refusals more as repeats
+// says.
+func (s *Server) writeRefusal(e End, repeats int) {
+	level := slog.LevelInfo
+	if e.Why == NoResources {
+		level = slog.LevelWarn // somebody has to raise a limit
+	}
+	s.writeEnd(level, "connection refused", e, repeats)
+}
+
+func (s *Server) writeEnd(level slog.Level, message string, e End, repeats int) {
 	if !s.log.Enabled(context.Background(), level) {
 		return
 	}
+	attrs := endAttrs(e)
+	if repeats > 0 {
+		attrs = append(attrs, slog.Int("repeats", repeats))
+	}
+	s.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+func endAttrs(e End) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("conn", connID(e.ID)),
 		slog.String("stage", string(e.Stage)),
@@ -241,10 +262,7 @@ func (s *Server) logEnd(e End) {
 	if e.Err != nil && !errors.Is(e.Err, io.EOF) {
 		attrs = append(attrs, slog.String("err", e.Err.Error()))
 	}
-	if repeats > 0 {
-		attrs = append(attrs, slog.Int("repeats", repeats))
-	}
-	s.log.LogAttrs(context.Background(), level, message, attrs...)
+	return attrs
 }
 
 // connID is how logs and the UNIQUE_ID TLV write a connection's number.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,52 +109,93 @@ func TestCredentialsAreNeverLogged(t *testing.T) {
 	}
 }
 
-// A storm of refusals is a count in the log, and each kind has its own.
-func TestRepeatedRefusalsAreThrottled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
-		r := build(t, []string{"nobody"}, logJSON(&log, slog.LevelInfo))
-		defer r.close()
-		refuse := func(b string) {
-			c := r.pipe("192.0.2.1:4000")
-			go func() { _, _ = c.Write([]byte(b)); _, _ = c.rest(); c.Close() }()
-			r.end()
-		}
-		for range 50 {
-			refuse("GET / HTTP/1.1")
-		}
-		refuse("\x10\x0c\x00\x04MQTT\x04\x00\x00\x3c\x00\x00") // another kind
-		time.Sleep(throttlePeriod)
-		refuse("GET / HTTP/1.1")
-		records := log.records(t)
-		var repeats []any
-		for _, m := range records {
-			if m["msg"] != "connection refused" || m["level"] != "INFO" {
-				t.Errorf("line %v", m)
+// A storm of refusals is a count in the log, and each kind has its own. Nothing
+// of it is lost when it ends: what was held back is told a period later, or when
+// the server goes.
+func TestRepeatedRefusalsAreThrottledAndAllAreCounted(t *testing.T) {
+	const notMQTT, noIdentifier = "GET / HTTP/1.1", "\x10\x0c\x00\x04MQTT\x04\x00\x00\x3c\x00\x00"
+	for _, tt := range []struct {
+		name   string
+		then   func(r *rig)
+		counts []float64 // of the lines in their order: 1 and the repeats
+	}{
+		{"the storm ends", func(*rig) { time.Sleep(throttlePeriod) }, []float64{1, 1, 49}},
+		{"and begins again", func(r *rig) { time.Sleep(2 * throttlePeriod); r.refuse(notMQTT); r.refuse(noIdentifier) }, []float64{1, 1, 49, 1, 1}},
+		{"the server goes", func(r *rig) { r.close() }, []float64{1, 1, 49}},
+		{"goes on", func(r *rig) {
+			time.Sleep(throttlePeriod / 4)
+			for range 9 {
+				r.refuse(notMQTT)
+				time.Sleep(throttlePeriod / 2)
 			}
-			repeats = append(repeats, m["repeats"])
-		}
-		if len(records) != 3 || repeats[0] != nil || repeats[1] != nil || repeats[2] != 49.0 {
-			t.Errorf("%d lines with repeats %v", len(records), repeats)
-		}
-	})
+			r.close()
+		}, []float64{1, 1, 51, 2, 2, 2, 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logBuffer
+				r := build(t, []string{"nobody"}, logJSON(&log, slog.LevelInfo))
+				defer r.close()
+				for range 50 {
+					r.refuse(notMQTT)
+				}
+				r.refuse(noIdentifier)
+				tt.then(r)
+				synctest.Wait()
+				var counts []float64
+				for _, m := range log.records(t) {
+					if m["msg"] != "connection refused" || m["level"] != "INFO" || m["client"] == nil {
+						t.Errorf("line %v", m)
+					}
+					repeats, _ := m["repeats"].(float64)
+					counts = append(counts, 1+repeats)
+				}
+				if !slices.Equal(counts, tt.counts) {
+					t.Errorf("lines for %v connections, want %v", counts, tt.counts)
+				}
+			})
+		})
+	}
+}
+
+// refuse has a client come, say something that it is refused for, and go.
+func (r *rig) refuse(b string) {
+	c := r.pipe("192.0.2.1:4000")
+	go func() { _, _ = c.Write([]byte(b)); _, _ = c.rest(); c.Close() }()
+	r.end()
 }
 
 func TestThrottleKeepsKindsApart(t *testing.T) {
-	var th throttle
-	now := time.Now()
-	a, b := throttleKey{StageConnect, ByClient, Timeout}, throttleKey{StageConnect, ByClient, NotMQTT}
-	for i, tt := range []struct {
-		key     throttleKey
-		at      time.Duration
-		repeats int
-		ok      bool
-	}{
-		{a, 0, 0, true}, {a, 1, 0, false}, {b, 1, 0, true}, {a, throttlePeriod - 1, 0, false},
-		{a, throttlePeriod, 2, true}, {a, 2*throttlePeriod - 1, 0, false}, {b, 5 * throttlePeriod, 0, true}, {a, 9 * throttlePeriod, 1, true},
-	} {
-		if repeats, ok := th.allow(tt.key, now.Add(tt.at)); repeats != tt.repeats || ok != tt.ok {
-			t.Errorf("step %d: %d, %v", i, repeats, ok)
+	synctest.Test(t, func(t *testing.T) {
+		type line struct {
+			why     Why
+			repeats int
+			at      time.Duration
 		}
-	}
+		begun := time.Now()
+		var got []line
+		th := throttle{write: func(e End, repeats int) { got = append(got, line{e.Why, repeats, time.Since(begun)}) }}
+		for _, step := range []struct {
+			why Why
+			at  time.Duration
+		}{
+			{Timeout, 0}, {Timeout, 1}, {NotMQTT, 1}, {Timeout, throttlePeriod - 1}, {NotMQTT, throttlePeriod},
+			{NotMQTT, 5 * throttlePeriod}, {Timeout, 9 * throttlePeriod}, {Timeout, 9*throttlePeriod + 1},
+		} {
+			time.Sleep(step.at - time.Since(begun))
+			synctest.Wait()
+			e := End{Stage: StageConnect, By: ByClient, Why: step.why}
+			if repeats, ok := th.allow(e); ok {
+				th.write(e, repeats)
+			}
+		}
+		th.close()
+		want := []line{
+			{Timeout, 0, 0}, {NotMQTT, 0, 1}, {Timeout, 1, throttlePeriod}, {NotMQTT, 0, throttlePeriod + 1},
+			{NotMQTT, 0, 5 * throttlePeriod}, {Timeout, 0, 9 * throttlePeriod}, {Timeout, 0, 9*throttlePeriod + 1},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lines\n%v, want\n%v", got, want)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -343,6 +344,9 @@ func TestWhatWeLackIsNoBackendsFault(t *testing.T) {
 				}
 			}
 			r.reported(nil, nil, nil)
+			if !strings.Contains(r.log.String(), `level=WARN msg="connection refused"`) {
+				t.Errorf("no warning: %s", r.log.String())
+			}
 		})
 	}
 }
