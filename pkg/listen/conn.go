@@ -18,6 +18,10 @@ const firstBuffer = 4 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, firstBuffer); return &b }}
 
+// leap is the most that the buffer grows at once on a peer's word that so many
+// bytes will come. It holds the largest CONNECT that is allowed by default.
+const leap = 128 << 10
+
 // ErrTooLarge is a parser that wants more bytes than its caller allows.
 var ErrTooLarge = errors.New("larger than allowed")
 
@@ -113,13 +117,13 @@ const eager = 64
 // it says anything but short. Beside short, n is the least that the whole can
 // have, if parse knows that already; without it parse sees the bytes of every
 // read, since the next one may be the last that the peer sends before it waits
-// for us. The buffer grows to max bytes at most; a parser that is still short
+// for us. The buffer grows once where n is known, and to max bytes at most; a parser that is still short
 // then gets ErrTooLarge. A peer that leaves before parse is content gives
 // io.ErrUnexpectedEOF.
 func (c *Conn) ReadWhole(max int, short error, parse func(b []byte) (n int, err error)) error {
-	for enough := 1; ; {
+	for enough, whole := 1, 1; ; {
 		for c.to-c.from < enough {
-			if err := c.fill(max); err != nil {
+			if err := c.fill(whole, max); err != nil {
 				return err
 			}
 		}
@@ -128,21 +132,22 @@ func (c *Conn) ReadWhole(max int, short error, parse func(b []byte) (n int, err 
 			return err
 		}
 		have := c.to - c.from
-		enough = have + 1
+		enough, whole = have+1, n
 		if have >= eager && n > have {
 			enough = min(2*have, n)
 		}
 	}
 }
 
-// fill reads once behind what is pending.
-func (c *Conn) fill(max int) error {
+// fill reads once behind what is pending; whole is the least that there will be
+// in the end, as far as is known.
+func (c *Conn) fill(whole, max int) error {
 	if c.buf == nil {
 		c.buf = buffers.Get().(*[]byte)
 		c.from, c.to = 0, 0
 	}
 	if c.to == len(*c.buf) {
-		if err := c.makeRoom(max); err != nil {
+		if err := c.makeRoom(whole, max); err != nil {
 			return err
 		}
 	}
@@ -161,23 +166,35 @@ func (c *Conn) fill(max int) error {
 	}
 }
 
-// makeRoom moves the pending bytes to the front, or doubles the buffer, up to
-// max.
-func (c *Conn) makeRoom(max int) error {
-	pending := c.Pending()
-	if len(pending) >= max {
+// makeRoom moves the pending bytes to the front of the buffer, or to a larger
+// one: twice as large, or large enough for the whole, up to max.
+func (c *Conn) makeRoom(whole, max int) error {
+	pending, size := c.Pending(), len(*c.buf)
+	switch {
+	case len(pending) >= max:
 		return ErrTooLarge
-	}
-	if c.from > 0 {
+	case c.from > 0 && whole <= size:
 		c.to = copy(*c.buf, pending)
 		c.from = 0
 		return nil
 	}
-	grown := make([]byte, min(2*len(*c.buf), max))
+	grown := make([]byte, min(nextSize(size, whole), max))
 	n := copy(grown, pending)
 	c.Release()
 	c.buf, c.to = &grown, n
 	return nil
+}
+
+func nextSize(size, whole int) int {
+	doubled := 2 * size
+	switch {
+	case whole <= size: // not known
+		return doubled
+	case doubled < leap:
+		return min(whole, leap)
+	default:
+		return min(whole, doubled)
+	}
 }
 
 // AwaitBytes returns when the peer has sent something or is gone, or at the read

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -146,6 +147,38 @@ func TestReadWholeIsBounded(t *testing.T) {
 		}
 		if n := len(*c.buf); n > max {
 			t.Errorf("the buffer grew to %d bytes", n)
+		}
+	}
+}
+
+// Where the length is known the buffer grows to it in one step; a length that
+// is only a stranger's word is worth one leap, and doubling beyond.
+func TestReadWholeGrowsTheBufferOnce(t *testing.T) {
+	for _, tt := range []struct {
+		size, known, max int
+		sizes            []int
+	}{
+		{firstBuffer, 5, 1 << 20, []int{firstBuffer}},
+		{firstBuffer + 1, 5, 1 << 20, []int{firstBuffer, firstBuffer + 1}},
+		{100_000, 5, 1 << 20, []int{firstBuffer, 100_000}},
+		{100_000, 5, 100_000, []int{firstBuffer, 100_000}},
+		{100_000, 0, 1 << 20, []int{firstBuffer, 2 * firstBuffer, 4 * firstBuffer, 8 * firstBuffer, 16 * firstBuffer, 32 * firstBuffer}},
+		{5 * leap, 5, 16 * leap, []int{firstBuffer, leap, 2 * leap, 4 * leap, 5 * leap}},
+	} {
+		var calls int
+		var sizes []int
+		c := scriptedConn(bytes.NewReader(make([]byte, tt.size)))
+		parse := upTo(tt.size, tt.known, &calls)
+		if err := c.ReadWhole(tt.max, errMore, func(b []byte) (int, error) {
+			if n := len(*c.buf); len(sizes) == 0 || sizes[len(sizes)-1] != n {
+				sizes = append(sizes, n)
+			}
+			return parse(b)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sizes, tt.sizes) {
+			t.Errorf("%d bytes of %d, known after %d: buffers of %v bytes, want %v", tt.size, tt.max, tt.known, sizes, tt.sizes)
 		}
 	}
 }
