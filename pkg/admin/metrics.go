@@ -108,7 +108,7 @@ type live struct {
 var (
 	connectionsDesc        = Desc("mqttlb_connections", "Connections held now.", "listener")
 	connectionsTotalDesc   = Desc("mqttlb_connections_total", "Connections accepted.", "listener")
-	bytesDesc              = Desc("mqttlb_bytes_total", "Bytes relayed, by who sent them.", "listener", "direction")
+	bytesDesc              = Desc("mqttlb_bytes_total", "Bytes relayed, and those of connections that were refused, by who sent them.", "listener", "direction")
 	backendUpDesc          = Desc("mqttlb_backend_up", "1 if the backend's health checks pass.", "pool", "backend")
 	backendConnectionsDesc = Desc("mqttlb_backend_connections", "Connections held now, those being set up included.", "pool", "backend")
 	backendSpilledDesc     = Desc("mqttlb_backend_spilled_total", "Clients that went elsewhere because the backend was full or over its bounded load.", "pool", "backend")

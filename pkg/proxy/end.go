@@ -107,7 +107,7 @@ type End struct {
 	Answer                  mqtt.Reason // what a refused client was told; Success when nothing
 	Err                     error
 	Duration                time.Duration
-	FromClient, FromBackend uint64 // bytes; PROXY headers are not counted
+	FromClient, FromBackend uint64 // bytes; neither PROXY headers nor a TLS handshake of ours are counted
 	Opened                  bool   // Opened was observed
 }
 
@@ -240,8 +240,11 @@ func endAttrs(e End) []slog.Attr {
 	if e.Peer != e.Source {
 		attrs = append(attrs, slog.String("peer", e.Peer.String()))
 	}
+	if e.ClientID != "" || e.Version != 0 && e.Stage != StageConnect { // an empty one is one, too
+		attrs = append(attrs, slog.String("client_id", e.ClientID))
+	}
 	if e.Version != 0 {
-		attrs = append(attrs, slog.String("client_id", e.ClientID), slog.String("mqtt", e.Version.String()))
+		attrs = append(attrs, slog.String("mqtt", e.Version.String()))
 	}
 	if e.Backend != "" {
 		attrs = append(attrs, slog.String("pool", e.Pool), slog.String("backend", e.Backend), slog.Int("attempt", e.Attempt))

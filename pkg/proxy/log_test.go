@@ -70,6 +70,43 @@ func TestOneLineTellsOfAFinishedConnection(t *testing.T) {
 	}
 }
 
+// A refusal says what the client has said: its version as soon as that is known,
+// and how much it was.
+func TestRefusalsTellVersionAndBytes(t *testing.T) {
+	good := connect5("dev-1")
+	tooLarge := mqtt.AppendConnect(nil, mqtt.ConnectOptions{Version: mqtt.V311, ClientID: strings.Repeat("x", 200), CleanStart: true})
+	for _, tt := range []struct {
+		name         string
+		send         []byte
+		mqtt, client any // of the log line
+		bytes        int
+	}{
+		{"not MQTT", []byte("GET / HTTP/1.1"), nil, nil, 14},
+		{"of no version of ours", mend(good, "MQTT\x05", "MQTT\x09"), nil, nil, len(good)},
+		{"malformed 5.0", mend(good, "MQTT\x05\x02", "MQTT\x05\x03"), "5.0", nil, len(good)},
+		{"malformed behind the Client Identifier", []byte("\x10\x15\x00\x04MQTT\x04\x82\x00\x3c\x00\x05dev-1\x00\x02\xff\xff"), "3.1.1", "dev-1", 23},
+		{"too large 3.1.1", tooLarge, "3.1.1", nil, len(tooLarge)},
+		{"no backend", good, "5.0", "dev-1", len(good)},
+		{"no backend, and bytes behind", append(slices.Clone(good), 0xC0, 0), "5.0", "dev-1", len(good) + 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			onBothFronts(t, func(t *testing.T, front setup, wrap func(*peer) *peer) {
+				var log logBuffer
+				r := newRig(t, []string{closedPort(t)}, front, logJSON(&log, slog.LevelInfo), func(o *Options, _ *PoolOptions) { o.MaxConnectSize = 100 })
+				c := wrap(r.dial())
+				c.send(tt.send)
+				_, _ = c.rest()
+				c.Close()
+				r.end()
+				m := log.records(t)[0]
+				if m["mqtt"] != tt.mqtt || m["client_id"] != tt.client || m["from_client"] != float64(tt.bytes) {
+					t.Errorf("mqtt=%v client_id=%v from_client=%v, want %v, %v, %d", m["mqtt"], m["client_id"], m["from_client"], tt.mqtt, tt.client, tt.bytes)
+				}
+			})
+		})
+	}
+}
+
 // Whatever goes wrong with a CONNECT, what is secret in it stays out of the log
 // and of the answer.
 func TestCredentialsAreNeverLogged(t *testing.T) {

@@ -26,12 +26,11 @@ func (s *session) peek() *failure {
 		connect, size, err = mqtt.ParseConnect(b, s.srv.opts.MaxConnectSize)
 		return size, err
 	})
+	s.start.ClientID, s.start.Version = string(connect.ClientID), connect.Version // as far as they are known
 	if err != nil {
 		return s.badConnect(err, connect.MaximumPacketSize)
 	}
 	s.connect = &connect
-	s.start.ClientID = string(connect.ClientID)
-	s.start.Version = connect.Version
 	pending := s.client.Pending()
 	s.opening, s.held = pending[:size:size], pending[size:]
 	return nil

@@ -82,9 +82,14 @@ func (s *session) openWay() {
 	s.start.Peer, s.start.Source = s.client.Peer, s.client.Source
 	s.opened = true
 	s.srv.opts.Observer.Opened(s.start)
-	s.count(fromClient, len(s.opening)+len(s.held))
-	s.count(fromBackend, len(s.answer))
+	s.countSetUp(len(s.opening) + len(s.held))
 	s.connect, s.opening, s.key = nil, nil, nil
+}
+
+// countSetUp counts what both sides have said before the relay.
+func (s *session) countSetUp(client int) {
+	s.count(fromClient, client)
+	s.count(fromBackend, len(s.answer))
 }
 
 func (s *session) count(direction, n int) {

@@ -51,6 +51,7 @@ type session struct {
 func (s *session) run(ctx context.Context) {
 	s.budget()
 	if f := s.setUp(ctx); f != nil {
+		s.countSetUp(len(s.client.Pending()))
 		s.refuse(f)
 		s.end(f)
 		return
