@@ -41,7 +41,10 @@ func assemble(path string, log func(config.Log) *slog.Logger) (*house, error) {
 		return files.Problems
 	}}.Load(path)
 	if err != nil {
-		return nil, err
+		return nil, command.HintOther(err, path, "mqttlb", func() error {
+			_, err := config.Loader{SkipFiles: true}.Load(path)
+			return err
+		})
 	}
 	return build(cfg, files, log(cfg.Log)), nil
 }

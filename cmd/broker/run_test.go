@@ -223,3 +223,13 @@ func TestCommands(t *testing.T) {
 		t.Errorf("check has made the data folder: %v", err)
 	}
 }
+
+func TestCheckKnowsAConfigurationOfMqttlb(t *testing.T) {
+	const file = "../../configs/plain.yaml"
+	root := rootCommand()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetArgs([]string{"check", "-c", file})
+	if err := root.Execute(); err == nil || !strings.HasSuffix(err.Error(), "mqttlb check -c "+file) {
+		t.Errorf("%v", err)
+	}
+}

@@ -23,6 +23,9 @@ The answer comes from the configuration alone: every mqttlb with the same pool
 gives the same. Backends count as up unless the configuration says otherwise.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("-o %q is unknown; use text or json", output)
+			}
 			h, _, err := assemble(path, command.Silent)
 			if err != nil {
 				return err

@@ -36,7 +36,10 @@ func assemble(path string, log func(config.Log) *slog.Logger) (*house, *tlsParts
 	files := &tlsParts{}
 	cfg, err := config.Loader{Environ: os.Environ(), Also: files.read}.Load(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, command.HintOther(err, path, "broker", func() error {
+			_, err := config.BrokerLoader{SkipFiles: true}.Load(path)
+			return err
+		})
 	}
 	h, err := build(cfg, files, log(cfg.Log))
 	return h, files, err

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mqttlb/mqttlb/pkg/config"
 )
 
 // Exit codes, the same for every command.
@@ -101,6 +104,20 @@ func Fail(err error) error {
 // ConfigFlag gives a command its -c. The environment variable stands in for it.
 func ConfigFlag(c *cobra.Command, path *string, variable string) {
 	c.Flags().StringVarP(path, "config", "c", os.Getenv(variable), "configuration `file` (YAML, TOML or JSON); "+variable+" stands in for it")
+}
+
+// HintOther adds to the problems of a configuration that it is one of the other
+// program, if that would take it.
+func HintOther(err error, path, other string, load func() error) error {
+	problems, ok := errors.AsType[*config.Problems](err)
+	if !ok || path == "" || load() != nil {
+		return err
+	}
+	hint := config.Problem{
+		File: path, What: "would do as a configuration of " + other,
+		Mend: "if it is meant to be one, run: " + other + " check -c " + path,
+	}
+	return &config.Problems{List: append(slices.Clone(problems.List), hint)}
 }
 
 // Version is the command that prints the version of its root.

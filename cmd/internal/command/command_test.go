@@ -109,3 +109,45 @@ func TestTLSFilesTellTheKeyOfWhatIsWrong(t *testing.T) {
 		t.Errorf("a listener without a certificate: %v", files.Listeners)
 	}
 }
+
+// What is wrong in the settings themselves is told once, by the check of the
+// configuration.
+func TestTLSFilesLeaveTheSettingsToTheCheckOfTheConfiguration(t *testing.T) {
+	for name, l := range map[string]config.TLS{
+		"no certificate": {Mode: config.TLSTerminate},
+		"no client_ca":   {Mode: config.TLSTerminate, Verify: config.VerifyRequired},
+	} {
+		files := TLSFiles{Config: keys{}}
+		files.Listener("tls", l, "listeners[0].tls")
+		if len(files.Problems) > 0 {
+			t.Errorf("%s: %v", name, files.Problems)
+		}
+	}
+}
+
+func TestAConfigurationOfTheOtherProgramIsSaidToBeOne(t *testing.T) {
+	mine := &config.Problems{List: []config.Problem{{File: "b.yaml", Line: 3, Key: "data", What: "unknown key"}}}
+	for _, row := range []struct {
+		name     string
+		err      error
+		path     string
+		otherErr error
+		hint     bool
+	}{
+		{"the other's", mine, "b.yaml", nil, true},
+		{"nobody's", mine, "b.yaml", errors.New("unknown key"), false},
+		{"the built-in one", mine, "", nil, false},
+		{"something else is wrong", errors.New("out of luck"), "b.yaml", nil, false},
+	} {
+		err := HintOther(row.err, row.path, "broker", func() error { return row.otherErr })
+		if !strings.HasPrefix(err.Error(), row.err.Error()) {
+			t.Errorf("%s: what was told is lost: %v", row.name, err)
+		}
+		if want := "\nb.yaml: would do as a configuration of broker; if it is meant to be one, run: broker check -c b.yaml"; strings.HasSuffix(err.Error(), want) != row.hint {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	if HintOther(nil, "b.yaml", "broker", func() error { return nil }) != nil {
+		t.Error("an error where all is well")
+	}
+}

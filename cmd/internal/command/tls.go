@@ -46,8 +46,8 @@ func (t *TLSFiles) Listener(name string, l config.TLS, key string) {
 		t.Problem(key+".client_ca", err)
 		o.ClientCAs = ca
 	}
-	if len(t.Problems) > 0 {
-		return // they say it better than the lack that they leave
+	if len(t.Problems) > 0 || len(o.Certificates) == 0 || l.Verify != config.VerifyNone && o.ClientCAs == nil {
+		return // it is told, by these problems or by the configuration's check, better than by the lack that it leaves
 	}
 	cfg, err := certs.ServerConfig(o)
 	t.Problem(key, err)
