@@ -11,6 +11,9 @@ FUZZTIME ?= 5m
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "When a command fails, make itself exits with 2, whatever the code of the command; that stands in"
+	@echo "make's last line, as in \"Error 3\"."
 
 run: ## try it: mqttlb in front of a broker, or BROKERS=mosquitto; PORT= TLS_PORT= ADMIN_PORT= BROKER_PORT= BROKER_ADMIN_PORT= CERT= KEY= CA=
 	@go build -o bin/run ./e2e/run
@@ -56,7 +59,7 @@ test-e2e: ## end-to-end tests: the built binaries, real brokers, real clients
 fuzz: ## every fuzz target for longer: FUZZTIME=5m
 	@go run ./e2e/fuzz -time $(FUZZTIME) ./pkg/...
 
-vuln: ## known vulnerabilities in what is built (govulncheck); exit 3: some found, 4: its database can't be reached
+vuln: ## known vulnerabilities in what is built (govulncheck); make's last line says Error 3: some found, Error 4: its database can't be reached
 	@code=0; out=$$(go tool govulncheck ./... 2>&1) || code=$$?; echo "$$out"; \
 	if [[ $$code -ne 0 && $$code -ne 3 ]] && grep -qE 'vuln\.go\.dev|fetching vulnerabilities' <<<"$$out"; then \
 		echo "NOT CHECKED: the vulnerability database can't be reached from here (GOVULNDB=file:///folder names a copy)"; exit 4; fi; \

@@ -123,7 +123,7 @@ func (s *server) greet(l *link) error {
 		}
 	}
 	entry := s.addresses.Enter(l.conn.Source.Addr(), time.Now())
-	if entry == listen.Away {
+	if entry.Away() {
 		l.end.at(StageAdmit)
 		l.conn.Close()
 		return errTooMany

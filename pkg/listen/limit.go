@@ -33,9 +33,15 @@ const (
 	// worth telling so in the client's own protocol.
 	TooMany
 	TooFast
-	// Away: so far over a bound that even telling would cost too much.
-	Away
+	// FarTooMany, FarTooFast: so far over that bound that even telling would cost
+	// too much.
+	FarTooMany
+	FarTooFast
 )
+
+// Away says that the connection is to be closed without a word. It is not
+// counted.
+func (e Entry) Away() bool { return e == FarTooMany || e == FarTooFast }
 
 // Limiter keeps count of addresses under a Limit. An IPv6 client counts by its
 // /64, all of which is one subscriber's (RFC 6177 §2). It is safe for concurrent
@@ -67,7 +73,7 @@ func NewLimiter(l Limit) *Limiter {
 	return &Limiter{limit: l, sources: make(map[netip.Addr]*source)}
 }
 
-// Enter counts a connection of a. Unless it says Away, one Leave must follow.
+// Enter counts a connection of a. Unless its entry is Away, one Leave must follow.
 func (l *Limiter) Enter(a netip.Addr, now time.Time) Entry {
 	key, counts := l.key(a)
 	if !counts {
@@ -82,7 +88,7 @@ func (l *Limiter) Enter(a netip.Addr, now time.Time) Entry {
 		l.sources[key] = s
 	}
 	entry := s.judge(l.limit, now)
-	if entry != Away {
+	if !entry.Away() {
 		s.held++
 	}
 	return entry
@@ -92,7 +98,7 @@ func (l *Limiter) Enter(a netip.Addr, now time.Time) Entry {
 func (s *source) judge(l Limit, now time.Time) Entry {
 	if s.opened != nil && !s.opened.AllowN(now, 1) {
 		if !s.told.AllowN(now, 1) {
-			return Away
+			return FarTooFast
 		}
 		return TooFast
 	}
@@ -102,7 +108,7 @@ func (s *source) judge(l Limit, now time.Time) Entry {
 	case s.held < 2*l.Connections:
 		return TooMany
 	default:
-		return Away
+		return FarTooMany
 	}
 }
 

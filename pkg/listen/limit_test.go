@@ -10,7 +10,7 @@ func TestLimiterBoundsConnectionsOfOneAddress(t *testing.T) {
 	l := NewLimiter(Limit{Connections: 2})
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	now := time.Unix(1000, 0)
-	for i, want := range []Entry{Welcome, Welcome, TooMany, TooMany, Away, Away} {
+	for i, want := range []Entry{Welcome, Welcome, TooMany, TooMany, FarTooMany, FarTooMany} {
 		if got := l.Enter(a, now); got != want {
 			t.Errorf("connection %d: %v, want %v", i+1, got, want)
 		}
@@ -18,7 +18,7 @@ func TestLimiterBoundsConnectionsOfOneAddress(t *testing.T) {
 	if got := l.Enter(b, now); got != Welcome {
 		t.Errorf("another address: %v", got)
 	}
-	for range 4 { // those that were Away are not counted
+	for range 4 { // those that were FarTooMany are not counted
 		l.Leave(a)
 	}
 	if got := l.Enter(a, now); got != Welcome {
@@ -30,7 +30,7 @@ func TestLimiterBoundsTheRateOfOneAddress(t *testing.T) {
 	l := NewLimiter(Limit{Rate: 2})
 	a := netip.MustParseAddr("192.0.2.1")
 	now := time.Unix(1000, 0)
-	for i, want := range []Entry{Welcome, Welcome, TooFast, TooFast, Away} {
+	for i, want := range []Entry{Welcome, Welcome, TooFast, TooFast, FarTooFast} {
 		if got := l.Enter(a, now); got != want {
 			t.Errorf("attempt %d: %v, want %v", i+1, got, want)
 		}

@@ -25,14 +25,16 @@ var (
 // limit applies the bounds of the client's address, as soon as that is known.
 func (s *session) limit() *failure {
 	entry := s.srv.addresses.Enter(s.client.Source.Addr(), time.Now())
-	s.counted = entry != listen.Away
+	s.counted = !entry.Away()
 	switch entry {
 	case listen.TooMany:
 		s.over = overAddress
 	case listen.TooFast:
 		s.over = overRate
-	case listen.Away:
-		return &failure{stage: StageAdmit, by: ByMqttlb, why: AddressLimit}
+	case listen.FarTooMany:
+		return &failure{stage: StageAdmit, by: ByMqttlb, why: overAddress.why}
+	case listen.FarTooFast:
+		return &failure{stage: StageAdmit, by: ByMqttlb, why: overRate.why}
 	}
 	return nil
 }

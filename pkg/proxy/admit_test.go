@@ -37,20 +37,34 @@ func TestAddressOverItsBoundsIsToldSo(t *testing.T) {
 	}
 }
 
-func TestAddressFarOverItsRateIsNotEvenListenedTo(t *testing.T) {
-	r := newRig(t, []string{echo(t)}, func(o *Options, _ *PoolOptions) { o.PerAddress = listen.Limit{Rate: 0.001} })
-	for range 2 { // one is welcome, one is told
-		p := r.dial()
-		p.send(connect311("dev"))
-		p.expect([]byte{0x20})
-	}
-	p := r.dial()
-	if b, _ := p.rest(); len(b) > 0 {
-		t.Errorf("got % x", b)
-	}
-	for e := r.end(); e.Why != AddressLimit; e = r.end() {
-		if e.Why != AddressRate {
-			t.Errorf("end %s at %s", e.Why, e.Stage)
-		}
+// Which of the two bounds it was is said even where the client is told nothing.
+func TestAddressFarOverItsBoundsIsNotEvenListenedTo(t *testing.T) {
+	for _, tt := range []struct {
+		what  string
+		limit listen.Limit
+		why   Why
+	}{
+		{"connections held", listen.Limit{Connections: 1}, AddressLimit},
+		{"connections opened", listen.Limit{Rate: 0.001}, AddressRate},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			r := newRig(t, []string{echo(t)}, func(o *Options, _ *PoolOptions) { o.PerAddress = tt.limit })
+			welcome := r.dial()
+			welcome.send(connect311("dev"))
+			welcome.expect(connack311)
+			told, away := r.dial(), r.dial()
+			e := r.ended(StageAdmit, ByMqttlb, tt.why)
+			if e.Answer != mqtt.Success {
+				t.Errorf("told %s", e.Answer)
+			}
+			if e.Source.String() == told.LocalAddr().String() { // whoever was the second
+				told, away = away, told
+			}
+			if b, _ := away.rest(); len(b) > 0 {
+				t.Errorf("got % x", b)
+			}
+			told.send(connect5("dev"))
+			told.expect([]byte{0x20})
+		})
 	}
 }

@@ -63,7 +63,7 @@ const (
 	IdentifierRejected Why = "identifier_rejected" // 0x85
 	TooLarge           Why = "too_large"           // 0x95
 	Limit              Why = "limit"               // listener's limits.connections
-	AddressLimit       Why = "address_limit"       // limits.per_ip.connections, or far over either
+	AddressLimit       Why = "address_limit"       // limits.per_ip.connections
 	AddressRate        Why = "address_rate"        // limits.per_ip.rate
 	NoRoute            Why = "no_route"            // no route matches and there is no default pool
 	NoBackend          Why = "no_backend"          // none of the pool is up
