@@ -15,6 +15,7 @@ import (
 
 	"github.com/mqttlb/mqttlb/cmd/internal/command"
 	"github.com/mqttlb/mqttlb/pkg/admin"
+	"github.com/mqttlb/mqttlb/pkg/listen"
 )
 
 // firstVerdicts is how long beyond a check's own timeout the start waits for
@@ -46,6 +47,7 @@ func (h *house) run(ctx context.Context) error {
 	h.checkBackends(g, work)
 	h.awaitVerdicts(ctx)
 	h.updateGate()
+	h.countDescriptors()
 	for i, l := range h.listeners {
 		g.Go(func() error { return l.server.Serve(work, s.listeners[i]) })
 		h.log.Info("listening", "listener", l.cfg.Name, "address", s.listeners[i].Addr().String(), "tls", string(l.cfg.TLS.Mode), "protocol", string(l.cfg.Protocol))
@@ -59,6 +61,15 @@ func (h *house) run(ctx context.Context) error {
 	}
 	stop()
 	return g.Wait()
+}
+
+// countDescriptors warns before the first connection that cannot be accepted.
+func (h *house) countDescriptors() {
+	if n, known := listen.Descriptors(); known {
+		if w := descriptorWarning(h.cfg.Listeners, n); w != "" {
+			h.log.Warn("too few descriptors", "warning", w)
+		}
+	}
 }
 
 // surviveHangups says that SIGHUP does nothing. Left alone it would end the

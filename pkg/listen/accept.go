@@ -15,6 +15,9 @@ const (
 	lastAcceptPause  = time.Second
 )
 
+// acceptWarnPeriod is how often the accept loop warns at most.
+const acceptWarnPeriod = 10 * time.Second
+
 // Listen opens a TCP listener on address (host:port). Accepted connections
 // inherit keep-alive and TCP_USER_TIMEOUT from it; see socket options.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
@@ -33,22 +36,60 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // block: it starts what it needs.
 func Accept(l net.Listener, log *slog.Logger, handle func(net.Conn)) error {
 	var pause time.Duration
+	complaint := acceptComplaint{log: log.With("address", l.Addr().String())}
+	defer complaint.tell()
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
 			pause = 0
+			complaint.tellIfDue()
 			handle(c)
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case isTemporary(err):
 			pause = min(max(2*pause, firstAcceptPause), lastAcceptPause)
-			log.Warn("accept failed, pausing", "address", l.Addr().String(), "err", err, "pause", pause)
+			complaint.note(err, pause)
 			time.Sleep(pause)
 		default:
 			return err
 		}
 	}
+}
+
+// acceptComplaint writes one warning a period, the newest with a count of those
+// before it that were not written: where descriptors come and go, accept fails
+// between any two connections.
+type acceptComplaint struct {
+	log   *slog.Logger
+	last  time.Time // when one was written
+	held  int       // not written yet, the newest included
+	err   error     // the newest
+	pause time.Duration
+}
+
+func (a *acceptComplaint) note(err error, pause time.Duration) {
+	a.err, a.pause = err, pause
+	a.held++
+	a.tellIfDue()
+}
+
+func (a *acceptComplaint) tellIfDue() {
+	if a.held > 0 && time.Since(a.last) >= acceptWarnPeriod {
+		a.tell()
+	}
+}
+
+func (a *acceptComplaint) tell() {
+	if a.held == 0 {
+		return
+	}
+	attrs := []any{"err", a.err, "pause", a.pause}
+	if a.held > 1 {
+		attrs = append(attrs, "repeats", a.held-1)
+	}
+	a.log.Warn("accept failed, pausing", attrs...)
+	a.last, a.held = time.Now(), 0
 }
 
 // isTemporary asks the error itself. net.Error.Temporary is deprecated for

@@ -3,6 +3,7 @@ package listen
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -66,8 +67,43 @@ func TestAcceptWaitsOutErrorsThatPass(t *testing.T) {
 				t.Fatalf("pauses %v, want %v in ms", pauses, want)
 			}
 		}
-		if n := strings.Count(log.String(), "level=WARN"); n != 14 {
-			t.Errorf("%d warnings", n)
+		// All of it within one period: the first line, and one for the rest.
+		if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 2 ||
+			strings.Contains(lines[0], "repeats") || !strings.Contains(lines[1], "repeats=12") || !strings.Contains(lines[1], "abort") {
+			t.Errorf("log:\n%s", log.String())
+		}
+	})
+}
+
+// Descriptors that come and go make each second accept fail: that is one warning
+// a period, not one a connection.
+func TestAcceptWarnsOncePerPeriodHoweverOftenItSucceedsBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := &stumbling{}
+		failures := 2000
+		for range failures { // 5 ms each
+			l.results = append(l.results, &net.OpError{Op: "accept", Err: syscall.EMFILE}, nil)
+		}
+		begun := time.Now()
+		if err := Accept(l, slog.New(slog.NewJSONHandler(&log, nil)), func(c net.Conn) { c.Close() }); err != nil {
+			t.Fatal(err)
+		}
+		most := 2 + int(time.Since(begun)/acceptWarnPeriod)
+		told, lines := 0, 0
+		for line := range strings.Lines(log.String()) {
+			var m struct {
+				Level   string
+				Repeats int
+			}
+			if err := json.Unmarshal([]byte(line), &m); err != nil || m.Level != "WARN" {
+				t.Errorf("%s: %v", line, err)
+			}
+			lines++
+			told += 1 + m.Repeats
+		}
+		if lines > most || told != failures {
+			t.Errorf("%d lines, want %d at most, that tell of %d failures of %d", lines, most, told, failures)
 		}
 	})
 }

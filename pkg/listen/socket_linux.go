@@ -109,3 +109,13 @@ func awaitReadable(t *net.TCPConn) error {
 		return err != unix.EAGAIN
 	})
 }
+
+// Descriptors is how many the process may hold open at once. The Go runtime has
+// raised the soft limit to the hard one by the time that anybody asks.
+func Descriptors() (n uint64, known bool) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, false
+	}
+	return limit.Cur, true
+}

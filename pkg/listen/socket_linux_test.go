@@ -2,7 +2,10 @@ package listen
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -101,5 +104,25 @@ func TestGoneTellsAResetFromAFIN(t *testing.T) {
 				t.Error("forgotten when it was asked a second time")
 			}
 		})
+	}
+}
+
+// A low soft limit, as many shells and units have it, is not ours: Go raises it
+// when it starts. The test runs itself again under one.
+func TestTheSoftLimitOfDescriptorsIsRaised(t *testing.T) {
+	if os.Getenv("UNDER_A_LOW_LIMIT") != "" {
+		n, known := Descriptors()
+		fmt.Println("descriptors:", n, known)
+		return
+	}
+	if n, _ := Descriptors(); n <= 64 {
+		t.Skip("the hard limit is as low as that")
+	}
+	again := exec.Command("sh", "-c", `ulimit -S -n 64; exec "$0" -test.run='^TestTheSoftLimitOfDescriptorsIsRaised$'`, os.Args[0])
+	again.Env = append(os.Environ(), "UNDER_A_LOW_LIMIT=1")
+	out, err := again.CombinedOutput()
+	var n uint64
+	if _, scan := fmt.Sscanf(string(out), "descriptors: %d true", &n); err != nil || scan != nil || n <= 64 {
+		t.Errorf("%v, %s", err, out)
 	}
 }
