@@ -13,7 +13,7 @@ const (
 	descriptorsEach = 2
 	// fleet is how many connections a listener without a bound is taken to be
 	// meant for.
-	fleet = 10_000
+	fleet = 5_000
 )
 
 // descriptorWarning says that the listeners may come to hold more connections
