@@ -171,11 +171,11 @@ pools:
 		_, _, err := way{addr: to.addr, tls: to.tls(t)}.connect(t, mqtt.ConnectOptions{ClientID: id, CleanStart: true})
 		return nil, err
 	}})
-	refused := 0.0
 	for _, shown := range []struct {
-		name string
+		name, reason string
 		pair
-	}{{"no certificate", pair{}}, {"one of another authority", stranger}} {
+	}{{"no certificate", "client_cert_missing", pair{}}, {"one of another authority", "bad_certificate", stranger}} {
+		refused := 0.0
 		for _, lib := range clients {
 			t.Run(lib.name+" with "+shown.name, func(t *testing.T) {
 				_, err := lib.join(t, target{addr: addr, ca: certs.CA, cert: shown.Cert, key: shown.Key}, "intruder", "#")
@@ -184,7 +184,7 @@ pools:
 				}
 				t.Log(err) // what each makes of the alert is its own
 				refused++
-				l.awaitMetric(t, refused, "mqttlb_tls_handshake_failures_total", "listener=mtls")
+				l.awaitMetric(t, refused, "mqttlb_tls_handshake_failures_total", "listener=mtls", "reason="+shown.reason)
 			})
 		}
 	}

@@ -17,7 +17,7 @@ var closedLists = map[string][]string{
 	"by":    {"client", "backend", "mqttlb"},
 	"reason": {
 		"closed", "reset", "timeout", "unresponsive", "idle", "half_close_timeout", "no_bytes", "untrusted_peer",
-		"bad_proxy_header", "tls_failed", "not_tls", "bad_certificate", "not_mqtt", "malformed", "protocol_error",
+		"bad_proxy_header", "tls_failed", "not_tls", "bad_certificate", "client_cert_missing", "not_mqtt", "malformed", "protocol_error",
 		"unsupported_version", "identifier_rejected", "too_large", "limit", "no_route", "address_limit", "address_rate", "no_backend", "backends_full",
 		"unreachable", "no_resources", "closed_early", "connack_timeout", "bad_connack", "refused", "marked_down", "shutdown", "error",
 		// of health checks

@@ -153,3 +153,31 @@ func TestServerTLSKeepsTheChoice(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestHandshakeNamesTheLackOfACertificate(t *testing.T) {
+	own := selfSigned(t, "a.example")
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, asked := range []tls.ClientAuthType{tls.RequireAnyClientCert, tls.RequireAndVerifyClientCert} {
+			cfg, _ := serverConfig(t)
+			cfg.ClientAuth = asked
+			c, s := tcpPair(t)
+			go func() {
+				x := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
+				_, _ = x.Read(make([]byte, 1))
+			}()
+			if err := NewConn(s).Handshake(cfg); err != ErrNoCertificate {
+				t.Errorf("%s, %s: %v", tls.VersionName(version), asked, err)
+			}
+		}
+		cfg, _ := serverConfig(t)
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		c, s := tcpPair(t)
+		go func() {
+			x := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, Certificates: []tls.Certificate{own}})
+			_, _ = x.Read(make([]byte, 1))
+		}()
+		if err := NewConn(s).Handshake(cfg); err == nil || errors.Is(err, ErrNoCertificate) {
+			t.Errorf("%s, one that nobody has signed: %v", tls.VersionName(version), err)
+		}
+	}
+}

@@ -56,6 +56,7 @@ const (
 	TLSFailed          Why = "tls_failed"          //
 	NotTLS             Why = "not_tls"             //
 	BadCertificate     Why = "bad_certificate"     // the client's does not verify
+	NoCertificate      Why = "client_cert_missing" // the client has none, and must
 	NotMQTT            Why = "not_mqtt"            // no CONNECT at all
 	Malformed          Why = "malformed"           // 0x81
 	ProtocolError      Why = "protocol_error"      // 0x82

@@ -73,6 +73,9 @@ func whyTLS(err error) (Side, Why) {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return ByMqttlb, BadCertificate
 	}
+	if errors.Is(err, listen.ErrNoCertificate) {
+		return ByMqttlb, NoCertificate
+	}
 	return ByClient, TLSFailed
 }
 

@@ -26,7 +26,7 @@ func (s *session) refuse(f *failure) {
 	answer := s.refusal(f)
 	if len(answer) == 0 {
 		f.answer = mqtt.Success
-		if f.why == TLSFailed || f.why == BadCertificate {
+		if f.why == TLSFailed || f.why == BadCertificate || f.why == NoCertificate {
 			// crypto/tls has said why in an alert, which is an answer, too.
 			s.client.CloseLingering(refusalPatience, refusalLimit)
 			return

@@ -192,13 +192,16 @@ func TestBackendsConnectionLimit(t *testing.T) {
 func TestAlertOfAFailedHandshakeReachesTheClient(t *testing.T) {
 	stranger := newAuthority("Other CA").issue("mallory")
 	for _, tt := range []struct {
-		name  string
-		cert  []tls.Certificate
-		alert string
-		why   Why
+		name    string
+		version uint16
+		cert    []tls.Certificate
+		alert   string
+		why     Why
 	}{
-		{"certificate of another CA", []tls.Certificate{stranger}, "unknown certificate authority", BadCertificate},
-		{"none", nil, "certificate required", TLSFailed},
+		{"certificate of another CA", tls.VersionTLS13, []tls.Certificate{stranger}, "unknown certificate authority", BadCertificate},
+		{"certificate of another CA, 1.2", tls.VersionTLS12, []tls.Certificate{stranger}, "unknown certificate authority", BadCertificate},
+		{"none", tls.VersionTLS13, nil, "certificate required", NoCertificate},
+		{"none, 1.2", tls.VersionTLS12, nil, "handshake failure", NoCertificate},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, []string{closedPort(t)}, terminate(func(c *tls.Config) {
@@ -206,6 +209,7 @@ func TestAlertOfAFailedHandshakeReachesTheClient(t *testing.T) {
 			}))
 			raw := r.dial()
 			cfg := clientTLS()
+			cfg.MaxVersion = tt.version
 			cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if tt.cert == nil {
 					return &tls.Certificate{}, nil
@@ -214,11 +218,14 @@ func TestAlertOfAFailedHandshakeReachesTheClient(t *testing.T) {
 			}
 			front := &corked{Conn: raw.Conn}
 			c := tls.Client(front, cfg)
-			_ = c.Handshake()
-			// In 1.3 the client believes that all is well and goes on at once.
-			_, _ = c.Write(append(connect311("dev-1"), make([]byte, 8<<10)...))
-			front.flush()
-			_, err := c.Read(make([]byte, 1))
+			front.through = tt.version < tls.VersionTLS13
+			err := c.Handshake()
+			if err == nil {
+				// In 1.3 the client believes that all is well and goes on at once.
+				_, _ = c.Write(append(connect311("dev-1"), make([]byte, 8<<10)...))
+				front.flush()
+				_, err = c.Read(make([]byte, 1))
+			}
 			if err == nil || !strings.Contains(err.Error(), tt.alert) {
 				t.Errorf("the client reads %v, want the alert %q", err, tt.alert)
 			}
@@ -227,7 +234,7 @@ func TestAlertOfAFailedHandshakeReachesTheClient(t *testing.T) {
 				t.Errorf("then %v, want FIN", err)
 			}
 			raw.Close()
-			r.end()
+			r.ended(StageHandshake, ByMqttlb, tt.why)
 			if h := noted(r, &r.handshakes); len(h) != 1 || h[0].Failure != tt.why {
 				t.Errorf("handshakes %+v", h)
 			}
@@ -235,15 +242,43 @@ func TestAlertOfAFailedHandshakeReachesTheClient(t *testing.T) {
 	}
 }
 
+// A session that was begun without a certificate, before the listener asked for
+// one, opens nothing.
+func TestResumptionDoesNotStandInForACertificate(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		var key [32]byte
+		lax, strict := serverTLS(), serverTLS()
+		strict.ClientAuth, strict.ClientCAs = tls.RequireAndVerifyClientCert, testCA().pool
+		for _, c := range []*tls.Config{lax, strict} {
+			c.SetSessionTicketKeys([][32]byte{key})
+		}
+		cfg := clientTLS()
+		cfg.MaxVersion, cfg.ClientSessionCache = version, tls.NewLRUClientSessionCache(1)
+		before := newRig(t, []string{echo(t)}, func(o *Options, _ *PoolOptions) { o.Mode, o.TLS = Terminate, lax })
+		c := before.dial().overTLS(cfg)
+		c.send(connect311("dev-1"))
+		c.expect(connack311)
+		after := newRig(t, []string{echo(t)}, func(o *Options, _ *PoolOptions) { o.Mode, o.TLS = Terminate, strict })
+		again := tls.Client(after.dial().Conn, cfg)
+		_, _ = again.Write(connect311("dev-1"))
+		if _, err := again.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%s: let in", tls.VersionName(version))
+		}
+		again.Close()
+		after.ended(StageHandshake, ByMqttlb, NoCertificate)
+	}
+}
+
 // corked is a connection that sends what comes after the first write in one.
 type corked struct {
 	net.Conn
-	hello bool
-	rest  []byte
+	hello   bool
+	through bool // it does not
+	rest    []byte
 }
 
 func (c *corked) Write(b []byte) (int, error) {
-	if !c.hello {
+	if !c.hello || c.through {
 		c.hello = true
 		return c.Conn.Write(b)
 	}
