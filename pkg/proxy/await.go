@@ -97,27 +97,3 @@ func (s *session) setServerDeadline(t time.Time) {
 	_ = s.server.Conn.SetReadDeadline(t)
 	s.wakeIfKicked(s.server)
 }
-
-// connackWatch finds the CONNACK in what a backend sends after it began with
-// AUTH.
-type connackWatch struct{ seen []byte }
-
-// see takes the next bytes. over says that there is nothing more to look for;
-// ack is the CONNACK, if it was one that could be read.
-func (w *connackWatch) see(b []byte) (ack mqtt.Connack, found, over bool) {
-	w.seen = append(w.seen, b...)
-	for {
-		_, _, remaining, n, err := mqtt.ParseFixedHeader(w.seen)
-		switch {
-		case errors.Is(err, mqtt.ErrShort), err == nil && len(w.seen) < n+remaining:
-			return ack, false, len(w.seen) > maxAnswer
-		case err != nil:
-			return ack, false, true
-		case isAuth(w.seen):
-			w.seen = w.seen[n+remaining:]
-			continue
-		}
-		ack, _, err = mqtt.ParseConnack(w.seen, mqtt.V5)
-		return ack, err == nil, true
-	}
-}

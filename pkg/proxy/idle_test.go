@@ -60,10 +60,10 @@ func TestIdleTimeoutIsTheClientsSilence(t *testing.T) {
 		{"Server Keep Alive 0", nil, keepAlive(5, 60), answering(connackKeepAlive(0), nil), 8, never},
 		{"Server Keep Alive after AUTH, shorter", nil, keepAlive(5, 60), answering(append(auth[:4:4], connackKeepAlive(20)...), nil), 12, 40 * time.Second},
 		{"Server Keep Alive after AUTH, longer, late", nil, keepAlive(5, 60), answering(auth, func(p *peer) {
-			time.Sleep(30 * time.Second)
+			time.Sleep(15 * time.Second)
 			p.send(connackKeepAlive(200))
 			_, _ = p.rest()
-		}), 12, 30*time.Second + 310*time.Second},
+		}), 12, 15*time.Second + 310*time.Second},
 		{"Server Keep Alive 0 after AUTH", nil, keepAlive(5, 60), answering(auth, func(p *peer) {
 			for _, b := range connackKeepAlive(0) { // in crumbs
 				p.send([]byte{b})
@@ -236,5 +236,82 @@ func TestEnhancedAuthenticationGoesThrough(t *testing.T) {
 			t.Errorf("ended %s", e.Why)
 		}
 		r.reported(nil, nil, []string{"b1"})
+	}
+}
+
+// The wait for CONNACK is bounded behind an AUTH as before it, from each AUTH
+// anew: a device may have to think. Whoever's turn it was is named.
+func TestWaitForConnackIsBoundedAfterAUTH(t *testing.T) {
+	const connackTimeout = patience // of the rig
+	auth, connack := []byte{0xF0, 2, 0x18, 0}, mqtt.AppendConnack(nil, mqtt.V5, mqtt.Success)
+	for _, tt := range []struct {
+		name    string
+		backend func(*peer)
+		client  func(*peer)
+		by      Side
+		why     Why
+		after   time.Duration
+		never   bool
+	}{
+		{name: "the client does not answer", backend: answering(auth, nil), client: func(*peer) {}, by: ByClient, why: Timeout, after: connackTimeout},
+		{
+			name: "the backend does not go on", backend: answering(auth, nil),
+			client: func(p *peer) { time.Sleep(time.Second); p.send(auth) }, by: ByBackend, why: NoConnack, after: connackTimeout,
+		},
+		{
+			name: "the second AUTH leads nowhere",
+			backend: answering(auth, func(p *peer) {
+				p.expect(auth)
+				p.send(auth)
+				_, _ = p.rest()
+			}),
+			client: func(p *peer) { time.Sleep(connackTimeout / 2); p.send(auth) }, by: ByClient, why: Timeout, after: connackTimeout/2 + connackTimeout,
+		},
+		{
+			name: "slow, but it comes to an end",
+			backend: answering(auth, func(p *peer) {
+				for range 3 {
+					p.expect(auth)
+					p.send(auth)
+				}
+				p.send(connack)
+				_, _ = p.rest()
+			}),
+			client: func(p *peer) {
+				for range 3 {
+					time.Sleep(connackTimeout - 1)
+					p.send(auth)
+				}
+			},
+			never: true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := build(t, []string{"pipe"}, overPipes(t, tt.backend))
+				defer r.close()
+				c := r.pipe("192.0.2.1:4000")
+				_ = c.SetDeadline(time.Time{})
+				c.send(mqtt.AppendConnect(nil, mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "dev-1", CleanStart: true}))
+				go func() { _, _ = c.rest() }()
+				tt.client(c)
+				time.Sleep(24 * time.Hour)
+				synctest.Wait()
+				if tt.never {
+					if len(r.ends) > 0 {
+						t.Errorf("ended: %+v", r.end())
+					}
+					c.Close()
+					return
+				}
+				if len(r.ends) == 0 {
+					t.Fatal("not ended in a day")
+				}
+				e := r.ended(StageConnack, tt.by, tt.why)
+				if e.Duration < tt.after || e.Duration > tt.after+lastWords {
+					t.Errorf("after %v, want %v", e.Duration, tt.after)
+				}
+			})
+		})
 	}
 }

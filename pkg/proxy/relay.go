@@ -35,6 +35,8 @@ type relay struct {
 	ended [2]bool
 	lost  [2]error // how a side went, where a write to it was told first
 	why   *failure // what ended the connection
+
+	connackDue *time.Timer // runs while CONNACK is to come behind AUTH; the backend's direction owns it
 }
 
 // The two directions, by who sends.
@@ -117,6 +119,7 @@ func (r *relay) backendToClient() {
 	if r.watch != nil {
 		look = r.lookForConnack
 		look(r.answer)
+		defer r.stopWaiting()
 	}
 	err := send(r.client.Stream, r.answer)
 	r.answer = nil
@@ -215,7 +218,7 @@ func (r *relay) finish(direction int, by Side, silence Why, err error) {
 		if r.hasEnded(1 - direction) {
 			silence = HalfClosed
 		}
-		r.giveUp(by, silence)
+		r.giveUp(&failure{stage: StageRelay, by: by, why: silence})
 	case errors.Is(err, net.ErrClosed): // the other direction has aborted it
 	default:
 		r.record(by, why, err)
@@ -262,13 +265,13 @@ func (r *relay) record(by Side, why Why, err error) {
 
 // giveUp ends both directions because one was silent too long. That says more
 // than the FIN which may have gone before.
-func (r *relay) giveUp(by Side, why Why) {
-	if !r.kick(why) {
+func (r *relay) giveUp(f *failure) {
+	if !r.kick(f.why) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.why = &failure{stage: StageRelay, by: by, why: why}
+	r.why = f
 }
 
 // close ends both sockets when both directions are over.
@@ -286,23 +289,4 @@ func (r *relay) close() *failure {
 	r.client.CloseLingering(lastWords, lastWordsLimit)
 	both.Wait()
 	return f
-}
-
-// lookForConnack honours the Server Keep Alive of a CONNACK that comes after
-// AUTH.
-func (r *relay) lookForConnack(b []byte) {
-	if r.watch == nil {
-		return
-	}
-	ack, found, over := r.watch.see(b)
-	if over {
-		r.watch = nil
-	}
-	if !found {
-		return
-	}
-	r.options.Reports.Answered(r.backend)
-	if ack.HasServerKeepAlive {
-		r.keepAlive(ack.ServerKeepAlive) // instead of the client's [MQTT-3.1.2-21]
-	}
 }
