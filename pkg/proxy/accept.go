@@ -175,7 +175,7 @@ func (s *Server) accept(ctx context.Context, c net.Conn) {
 	s.accepted.Add(1)
 	held := s.slots.Add(1)
 	ses := &session{
-		srv:      s,
+		server:   s,
 		socket:   c,
 		client:   listen.NewConn(c),
 		accepted: time.Now(),

@@ -24,7 +24,7 @@ var (
 
 // limit applies the bounds of the client's address, as soon as that is known.
 func (s *session) limit() *failure {
-	entry := s.srv.addresses.Enter(s.client.Source.Addr(), time.Now())
+	entry := s.server.addresses.Enter(s.client.Source.Addr(), time.Now())
 	s.counted = !entry.Away()
 	switch entry {
 	case listen.TooMany:

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/mqtt"
@@ -38,20 +39,20 @@ func (w *connackWatch) see(b []byte) (ack mqtt.Connack, found, over bool) {
 // lookForConnack takes what the backend says, until CONNACK has come. From each
 // AUTH the wait begins anew.
 func (r *relay) lookForConnack(b []byte) {
-	if r.watch == nil {
+	if r.s.watch == nil {
 		return
 	}
-	r.stopWaiting()
-	ack, found, over := r.watch.see(b)
+	r.connack.stop()
+	ack, found, over := r.s.watch.see(b)
 	if !over {
 		r.waitForConnack()
 		return
 	}
-	r.watch = nil
+	r.s.watch = nil
 	if !found {
 		return
 	}
-	r.options.Reports.Answered(r.backend)
+	r.s.options.Reports.Answered(r.s.backend)
 	if ack.HasServerKeepAlive {
 		r.keepAlive(ack.ServerKeepAlive) // instead of the client's [MQTT-3.1.2-21]
 	}
@@ -60,18 +61,34 @@ func (r *relay) lookForConnack(b []byte) {
 // waitForConnack gives both sides connack_timeout to go on. Silent is the client
 // if it owes an answer to AUTH, the backend if it has that.
 func (r *relay) waitForConnack() {
-	asked := r.fromClient.Load()
-	r.connackDue = time.AfterFunc(r.options.ConnackTimeout, func() {
+	asked := r.s.fromClient.Load()
+	r.connack.start(r.s.options.ConnackTimeout, func() {
 		f := &failure{stage: StageConnack, by: ByBackend, why: NoConnack}
-		if r.fromClient.Load() == asked {
+		if r.s.fromClient.Load() == asked {
 			f.by, f.why = ByClient, Timeout
 		}
 		r.giveUp(f)
 	})
 }
 
-func (r *relay) stopWaiting() {
-	if r.connackDue != nil {
-		r.connackDue.Stop()
+// connackTimer calls a function when CONNACK is overdue. Once it is stopped, the
+// function does not run any more.
+type connackTimer struct {
+	timer   *time.Timer
+	running sync.WaitGroup
+}
+
+func (c *connackTimer) start(d time.Duration, overdue func()) {
+	c.running.Add(1)
+	c.timer = time.AfterFunc(d, func() {
+		defer c.running.Done()
+		overdue()
+	})
+}
+
+func (c *connackTimer) stop() {
+	if c.timer != nil && c.timer.Stop() {
+		c.running.Done()
 	}
+	c.running.Wait()
 }

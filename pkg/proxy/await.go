@@ -18,14 +18,14 @@ func (s *session) await() *failure {
 	if s.connect == nil {
 		return nil
 	}
-	s.setServerDeadline(time.Now().Add(s.options.ConnackTimeout))
-	defer s.setServerDeadline(time.Time{})
+	s.setBackendDeadline(time.Now().Add(s.options.ConnackTimeout))
+	defer s.setBackendDeadline(time.Time{})
 	answer := make([]byte, 0, 64)
 	for {
 		if len(answer) == cap(answer) {
 			answer = append(answer, 0)[:len(answer)]
 		}
-		n, err := s.server.Conn.Read(answer[len(answer):cap(answer)])
+		n, err := s.backendConn.Conn.Read(answer[len(answer):cap(answer)])
 		answer = answer[:len(answer)+n]
 		if n > 0 {
 			whole, f := s.judge(answer)
@@ -93,7 +93,7 @@ func (s *session) badAnswer(err error) *failure {
 	return f
 }
 
-func (s *session) setServerDeadline(t time.Time) {
-	_ = s.server.Conn.SetReadDeadline(t)
-	s.wakeIfKicked(s.server)
+func (s *session) setBackendDeadline(t time.Time) {
+	_ = s.backendConn.Conn.SetReadDeadline(t)
+	s.wakeIfKicked(s.backendConn)
 }

@@ -82,10 +82,10 @@ func (s *session) mayTryNext(b *backend.Backend, f *failure) bool {
 	switch f.why {
 	case Unreachable:
 		s.options.Reports.DialFailed(b, f.err)
-		s.srv.log.Debug("backend not reached", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
+		s.server.log.Debug("backend not reached", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
 		return true
 	case NoResources: // said of no backend
-		s.srv.log.Debug("backend not dialled", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
+		s.server.log.Debug("backend not dialled", "conn", connID(s.start.ID), "backend", b.Name, "err", f.err)
 		return !noDescriptors(f.err)
 	case ClosedEarly:
 		s.options.Reports.ClosedEarly(b, s.connect.ClientID)
@@ -128,7 +128,7 @@ func (s *session) try(ctx context.Context, b *backend.Backend, header []byte) *f
 	if err != nil {
 		return s.notReached(fmt.Errorf("dial %s: %w", b.Name, err))
 	}
-	s.serve(conn)
+	s.attach(conn)
 	f := s.ask(first)
 	if f != nil {
 		conn.Close()
@@ -170,7 +170,7 @@ func (s *session) ask(first []byte) *failure {
 	if f := s.clientGone(); f != nil {
 		return f
 	}
-	write(s.server, first, s.options.DialTimeout)
+	write(s.backendConn, first, s.options.DialTimeout)
 	return s.await()
 }
 
@@ -182,11 +182,11 @@ func (s *session) place(b *backend.Backend) {
 	s.backend = b
 }
 
-// serve makes conn the backend's side of this session.
-func (s *session) serve(conn listen.Stream) {
+// attach makes conn the backend's side of this session.
+func (s *session) attach(conn listen.Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.server = conn
+	s.backendConn = conn
 }
 
 // reach dials, and does TLS where the pool wants it. first is what goes over the

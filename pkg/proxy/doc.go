@@ -17,6 +17,9 @@
 //	dial       home first, then the spares: PROXY header and CONNECT in one write, CONNACK awaited
 //	relay      bytes both ways, half-close, resets and the idle timeout
 //
+// Beside them stand header_in and header_out (PROXY headers read and written),
+// await (the backend's answer to CONNECT) and auth (where that begins with AUTH).
+//
 // Whatever fails on the way ends in refuse (an answer, if the client can read
 // one) and end (one record of who ended it, at which stage, and why). drain
 // ends connections on an operator's word.

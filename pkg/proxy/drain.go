@@ -22,8 +22,8 @@ func (s *session) kick(why Why) bool {
 		s.stop()
 	}
 	listen.Stream{Conn: s.socket}.Wake(lastWords)
-	if s.server.Conn != nil {
-		s.server.Wake(lastWords)
+	if s.backendConn.Conn != nil {
+		s.backendConn.Wake(lastWords)
 	}
 	return true
 }
@@ -154,7 +154,7 @@ func (s *session) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.socket.Close()
-	if s.server.Conn != nil {
-		s.server.Close()
+	if s.backendConn.Conn != nil {
+		s.backendConn.Close()
 	}
 }

@@ -187,8 +187,8 @@ func (s *session) end(f *failure) {
 		Opened:      s.opened,
 	}
 	e.Peer, e.Source = s.client.Peer, s.client.Source
-	s.srv.logEnd(e)
-	s.srv.opts.Observer.Ended(e)
+	s.server.logEnd(e)
+	s.server.opts.Observer.Ended(e)
 }
 
 // logEnd writes one line for a connection that was carried, and a throttled one

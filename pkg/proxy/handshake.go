@@ -8,30 +8,10 @@ import (
 	"github.com/mqttlb/mqttlb/pkg/listen"
 )
 
-// header reads the PROXY header that stands first, where this listener takes
-// them.
-func (s *session) header() *failure {
-	if s.srv.opts.Accept == nil {
-		return nil
-	}
-	err := s.client.ReadHeader(s.srv.opts.Accept)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, listen.ErrUntrusted):
-		return &failure{stage: StageHeader, by: ByMqttlb, why: UntrustedPeer, err: err}
-	}
-	f := s.broken(StageHeader, err)
-	if f.why == Failed || f.why == TooLarge {
-		f.by, f.why = ByMqttlb, BadHeader
-	}
-	return f
-}
-
 // handshake terminates TLS, or looks at the ClientHello of what stays
 // encrypted.
 func (s *session) handshake() *failure {
-	switch s.srv.opts.Mode {
+	switch s.server.opts.Mode {
 	case Terminate:
 		return s.terminate()
 	case Passthrough:
@@ -43,14 +23,14 @@ func (s *session) handshake() *failure {
 
 func (s *session) terminate() *failure {
 	begun := time.Now()
-	err := s.client.Handshake(s.srv.opts.TLS)
+	err := s.client.Handshake(s.server.opts.TLS)
 	if err != nil {
 		f := s.broken(StageHandshake, err)
 		if f.why == Failed {
 			f.by, f.why = whyTLS(err)
 		}
 		if f.why != NoBytes {
-			s.srv.opts.Observer.Handshaken(Handshake{Listener: s.srv.opts.Name, Took: time.Since(begun), Failure: f.why})
+			s.server.opts.Observer.Handshaken(Handshake{Listener: s.server.opts.Name, Took: time.Since(begun), Failure: f.why})
 		}
 		return f
 	}
@@ -61,7 +41,7 @@ func (s *session) terminate() *failure {
 	if len(state.PeerCertificates) > 0 {
 		s.start.CertCN = state.PeerCertificates[0].Subject.CommonName
 	}
-	s.srv.opts.Observer.Handshaken(Handshake{Listener: s.srv.opts.Name, Resumed: state.DidResume, Took: time.Since(begun)})
+	s.server.opts.Observer.Handshaken(Handshake{Listener: s.server.opts.Name, Resumed: state.DidResume, Took: time.Since(begun)})
 	return nil
 }
 

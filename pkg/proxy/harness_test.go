@@ -89,7 +89,7 @@ func build(t *testing.T, addresses []string, setups ...setup) *rig {
 		t.Fatal(err)
 	}
 	po := PoolOptions{
-		Table: table, HashKeys: []HashKey{ByClientID},
+		Table: table, HashKeys: []HashKey{HashClientID},
 		Dial: func(ctx context.Context, b *backend.Backend) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", b.Address)
 		},

@@ -20,7 +20,7 @@ import (
 
 func passthrough(o *Options, po *PoolOptions) {
 	o.Mode = Passthrough
-	po.HashKeys = []HashKey{BySourceIP}
+	po.HashKeys = []HashKey{HashSourceIP}
 }
 
 // recordedConn keeps what was read of it.

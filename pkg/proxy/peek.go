@@ -15,15 +15,15 @@ func (o *Options) readsConnect() bool {
 // all; what stands behind it is held back. Other protocols are not looked at:
 // whatever has come by now opens the connection to the backend.
 func (s *session) peek() *failure {
-	if !s.srv.opts.readsConnect() {
+	if !s.server.opts.readsConnect() {
 		s.opening = s.client.Pending()
 		return nil
 	}
 	var connect mqtt.Connect
 	var size int
-	err := s.client.ReadWhole(s.srv.opts.MaxConnectSize, mqtt.ErrShort, func(b []byte) (int, error) {
+	err := s.client.ReadWhole(s.server.opts.MaxConnectSize, mqtt.ErrShort, func(b []byte) (int, error) {
 		var err error
-		connect, size, err = mqtt.ParseConnect(b, s.srv.opts.MaxConnectSize)
+		connect, size, err = mqtt.ParseConnect(b, s.server.opts.MaxConnectSize)
 		return size, err
 	})
 	s.start.ClientID, s.start.Version = string(connect.ClientID), connect.Version // as far as they are known

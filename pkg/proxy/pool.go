@@ -18,9 +18,9 @@ type DialFunc func(ctx context.Context, b *backend.Backend) (net.Conn, error)
 type HashKey string
 
 const (
-	ByClientID HashKey = "client_id" // the Client Identifier of CONNECT
-	BySourceIP HashKey = "source_ip" // the client's address, as a trusted PROXY header says
-	BySNI      HashKey = "sni"       // the server name of the ClientHello, in lower case
+	HashClientID HashKey = "client_id" // the Client Identifier of CONNECT
+	HashSourceIP HashKey = "source_ip" // the client's address, as a trusted PROXY header says
+	HashSNI      HashKey = "sni"       // the server name of the ClientHello, in lower case
 )
 
 // HeaderVersion says which PROXY protocol header a backend is sent.

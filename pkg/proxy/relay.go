@@ -28,7 +28,7 @@ var relayBuffers = sync.Pool{New: func() any { b := make([]byte, relayBuffer); r
 // while the other direction goes on, RST as RST. Whoever is left alone must go
 // on making progress, or is closed.
 type relay struct {
-	*session
+	s *session
 
 	mu    sync.Mutex    // guards what follows
 	idle  time.Duration // the silence of the client that ends it; 0 for none
@@ -36,7 +36,7 @@ type relay struct {
 	lost  [2]error // how a side went, where a write to it was told first
 	why   *failure // what ended the connection
 
-	connackDue *time.Timer // runs while CONNACK is to come behind AUTH; the backend's direction owns it
+	connack connackTimer // of the backend's direction
 }
 
 // The two directions, by who sends.
@@ -47,7 +47,7 @@ const (
 
 func (s *session) relay() *failure {
 	defer s.backend.Release()
-	r := &relay{session: s}
+	r := &relay{s: s}
 	var keepAlive uint16
 	if s.connect != nil {
 		keepAlive = s.connect.KeepAlive
@@ -69,9 +69,9 @@ func (s *session) relay() *failure {
 // none.
 func (r *relay) keepAlive(seconds uint16) {
 	r.mu.Lock()
-	r.idle = r.srv.opts.IdleTimeout
+	r.idle = r.s.server.opts.IdleTimeout
 	if seconds > 0 {
-		r.idle = time.Duration(seconds)*1500*time.Millisecond + r.srv.opts.KeepAliveGrace
+		r.idle = time.Duration(seconds)*1500*time.Millisecond + r.s.server.opts.KeepAliveGrace
 	}
 	r.mu.Unlock()
 	r.arm(fromClient)
@@ -83,7 +83,7 @@ func (s *session) openWay() {
 	s.start.SetUp = time.Since(s.accepted)
 	s.start.Peer, s.start.Source = s.client.Peer, s.client.Source
 	s.opened = true
-	s.srv.opts.Observer.Opened(s.start)
+	s.server.opts.Observer.Opened(s.start)
 	s.countSetUp(len(s.opening) + len(s.held))
 	s.connect, s.opening, s.key = nil, nil, nil
 }
@@ -97,17 +97,17 @@ func (s *session) countSetUp(client int) {
 func (s *session) count(direction, n int) {
 	if direction == fromClient {
 		s.fromClient.Add(uint64(n))
-		s.srv.traffic.FromClients.Add(uint64(n))
+		s.server.traffic.FromClients.Add(uint64(n))
 		return
 	}
 	s.fromBackend.Add(uint64(n))
-	s.srv.traffic.FromBackends.Add(uint64(n))
+	s.server.traffic.FromBackends.Add(uint64(n))
 }
 
 func (r *relay) clientToBackend() {
-	err := send(r.server, r.held)
-	r.held = nil
-	r.client.Release() // with it go the bytes of CONNECT and what came behind
+	err := send(r.s.backendConn, r.s.held)
+	r.s.held = nil
+	r.s.client.Release() // with it go the bytes of CONNECT and what came behind
 	if err == nil {
 		err = r.pump(fromClient, nil)
 	}
@@ -116,13 +116,13 @@ func (r *relay) clientToBackend() {
 
 func (r *relay) backendToClient() {
 	var look func([]byte)
-	if r.watch != nil {
+	if r.s.watch != nil {
 		look = r.lookForConnack
-		look(r.answer)
-		defer r.stopWaiting()
+		look(r.s.answer)
+		defer r.connack.stop()
 	}
-	err := send(r.client.Stream, r.answer)
-	r.answer = nil
+	err := send(r.s.client.Stream, r.s.answer)
+	r.s.answer = nil
 	if err == nil {
 		err = r.pump(fromBackend, look)
 	}
@@ -141,7 +141,7 @@ func (r *relay) pump(direction int, look func([]byte)) error {
 			if look != nil {
 				look((*buf)[:n])
 			}
-			r.count(direction, n)
+			r.s.count(direction, n)
 			if err := send(to, (*buf)[:n]); err != nil {
 				return err
 			}
@@ -170,9 +170,9 @@ func (e *stuckError) Unwrap() error { return e.err }
 
 func (r *relay) sides(direction int) (from, to listen.Stream) {
 	if direction == fromClient {
-		return r.client.Stream, r.server
+		return r.s.client.Stream, r.s.backendConn
 	}
-	return r.server, r.client.Stream
+	return r.s.backendConn, r.s.client.Stream
 }
 
 // arm sets how long the next read of a direction may take. Silence of the
@@ -183,7 +183,7 @@ func (r *relay) arm(direction int) {
 	var patience time.Duration
 	switch {
 	case r.ended[1-direction]:
-		patience = r.srv.opts.HalfCloseTimeout
+		patience = r.s.server.opts.HalfCloseTimeout
 	case direction == fromClient:
 		patience = r.idle
 	}
@@ -193,7 +193,7 @@ func (r *relay) arm(direction int) {
 	}
 	from, _ := r.sides(direction)
 	_ = from.Conn.SetReadDeadline(t)
-	r.wakeIfKicked(from)
+	r.s.wakeIfKicked(from)
 }
 
 // finish passes the end of one direction on, to the side that it wrote to, and
@@ -266,27 +266,26 @@ func (r *relay) record(by Side, why Why, err error) {
 // giveUp ends both directions because one was silent too long. That says more
 // than the FIN which may have gone before.
 func (r *relay) giveUp(f *failure) {
-	if !r.kick(f.why) {
-		return
-	}
-	r.mu.Lock()
+	r.mu.Lock() // first: the kick ends the pumps, which must not be asked why before it is said
 	defer r.mu.Unlock()
-	r.why = f
+	if r.s.kick(f.why) {
+		r.why = f
+	}
 }
 
 // close ends both sockets when both directions are over.
 func (r *relay) close() *failure {
 	r.record(ByMqttlb, Failed, nil) // unless something is recorded already
-	f := r.unlessKicked(r.why)
+	f := r.s.unlessKicked(r.why)
 	if f.why == Idle {
-		r.server.Close()
-		r.client.Close() // a client that is not there needs no time to read
+		r.s.backendConn.Close()
+		r.s.client.Close() // a client that is not there needs no time to read
 		return f
 	}
 	// Side by side: a backend that hangs must not keep its clients waiting.
 	var both sync.WaitGroup
-	both.Go(func() { r.server.CloseLingering(lastWords, lastWordsLimit) })
-	r.client.CloseLingering(lastWords, lastWordsLimit)
+	both.Go(func() { r.s.backendConn.CloseLingering(lastWords, lastWordsLimit) })
+	r.s.client.CloseLingering(lastWords, lastWordsLimit)
 	both.Wait()
 	return f
 }

@@ -9,7 +9,7 @@ import (
 
 // route finds the pool, and the key that places the connection in it.
 func (s *session) route() *failure {
-	s.pool = s.srv.opts.poolFor(s.start.SNI, s.offered())
+	s.pool = s.server.opts.poolFor(s.start.SNI, s.offered())
 	if s.pool == nil {
 		return s.sayNo(StageRoute, NoRoute, mqtt.ServerUnavailable, "no route for this server name")
 	}
@@ -63,11 +63,11 @@ func matchName(pattern, name string) bool {
 func (s *session) hashKey() []byte {
 	for _, key := range s.options.HashKeys {
 		switch {
-		case key == ByClientID && s.connect != nil:
+		case key == HashClientID && s.connect != nil:
 			return s.connect.ClientID
-		case key == BySourceIP && s.client.Source.IsValid():
+		case key == HashSourceIP && s.client.Source.IsValid():
 			return s.client.Source.Addr().Unmap().AsSlice()
-		case key == BySNI && s.start.SNI != "":
+		case key == HashSNI && s.start.SNI != "":
 			return []byte(strings.ToLower(s.start.SNI))
 		}
 	}

@@ -49,12 +49,12 @@ func TestKeysThatPlaceAClient(t *testing.T) {
 		tls    bool
 		key    func(i int) []byte
 	}{
-		{"client_id", []HashKey{ByClientID}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
-		{"client_id before source_ip", []HashKey{ByClientID, BySourceIP}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
-		{"source_ip of the socket", []HashKey{BySourceIP}, nil, false, false, func(int) []byte { return []byte{127, 0, 0, 1} }},
-		{"source_ip of the PROXY header", []HashKey{BySourceIP}, []setup{acceptProxy(false)}, true, false, func(i int) []byte { return []byte{198, 51, 100, byte(i)} }},
-		{"sni", []HashKey{BySNI, ByClientID}, []setup{terminate(nil)}, false, true, func(i int) []byte { return fmt.Appendf(nil, "host-%d.example", i) }},
-		{"sni that is not there", []HashKey{BySNI, ByClientID}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
+		{"client_id", []HashKey{HashClientID}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
+		{"client_id before source_ip", []HashKey{HashClientID, HashSourceIP}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
+		{"source_ip of the socket", []HashKey{HashSourceIP}, nil, false, false, func(int) []byte { return []byte{127, 0, 0, 1} }},
+		{"source_ip of the PROXY header", []HashKey{HashSourceIP}, []setup{acceptProxy(false)}, true, false, func(i int) []byte { return []byte{198, 51, 100, byte(i)} }},
+		{"sni", []HashKey{HashSNI, HashClientID}, []setup{terminate(nil)}, false, true, func(i int) []byte { return fmt.Appendf(nil, "host-%d.example", i) }},
+		{"sni that is not there", []HashKey{HashSNI, HashClientID}, nil, false, false, func(i int) []byte { return fmt.Appendf(nil, "dev-%d", i) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, four(t), append(tt.setups, onRing(tt.keys...))...)
@@ -86,7 +86,7 @@ func TestKeysThatPlaceAClient(t *testing.T) {
 // Clients that leave their name to the broker have none to be placed by: on a
 // ring all of them would be one bucket.
 func TestEmptyClientIDsAreSpread(t *testing.T) {
-	r := newRig(t, four(t), unloaded, onRing(ByClientID, BySourceIP))
+	r := newRig(t, four(t), unloaded, onRing(HashClientID, HashSourceIP))
 	for range 40 {
 		c := r.dial()
 		c.send(connect5(""))
@@ -102,7 +102,7 @@ func TestEmptyClientIDsAreSpread(t *testing.T) {
 // DESIGN: the same Client Identifier to the same node, always; a node's loss
 // moves its clients only, its return disturbs no one.
 func TestReconnectsGoHomeAndOnlyTheLostBackendsClientsMove(t *testing.T) {
-	r := newRig(t, four(t), onRing(ByClientID))
+	r := newRig(t, four(t), onRing(HashClientID))
 	place := func(id string) string {
 		c := r.dial()
 		c.send(connect311(id))
@@ -168,7 +168,7 @@ func TestProtocolTCPLetsTheServerSpeakFirst(t *testing.T) {
 				p.send([]byte("you said " + line))
 			})
 			r := newRig(t, []string{address}, s, func(o *Options, po *PoolOptions) {
-				o.Protocol, po.HashKeys = TCP, []HashKey{BySourceIP}
+				o.Protocol, po.HashKeys = TCP, []HashKey{HashSourceIP}
 			})
 			c := r.dial()
 			switch name {

@@ -17,7 +17,7 @@ import (
 // which its steps happen, by the one goroutine that runs it; what others touch
 // is said.
 type session struct {
-	srv      *Server
+	server   *Server
 	socket   net.Conn     // as accepted, below TLS: what kick may touch
 	client   *listen.Conn // the socket with its buffer, later with TLS
 	accepted time.Time
@@ -32,17 +32,17 @@ type session struct {
 	options *PoolOptions // the pool's, as they were when this connection was placed
 	key     []byte       // what the ring hashes
 
-	backend  *backend.Backend
-	server   listen.Stream // the backend's side
-	replayed bool          // CONNECT was sent once more: a backend closed on the first
-	answer   []byte        // what the backend said first, not yet forwarded
-	watch    *connackWatch // CONNACK is still to come: the backend began with AUTH
+	backend     *backend.Backend
+	backendConn listen.Stream // to that backend
+	replayed    bool          // CONNECT was sent once more: a backend closed on the first
+	answer      []byte        // what the backend said first, not yet forwarded
+	watch       *connackWatch // CONNACK is still to come: the backend began with AUTH
 
 	start                   Start
 	opened                  bool
 	fromClient, fromBackend atomic.Uint64 // read at the end, and by whoever looks
 
-	mu     sync.Mutex // guards what others look at: kicked, stop, backend, and server once it is set
+	mu     sync.Mutex // guards what others look at: kicked, stop, backend, and backendConn once it is set
 	kicked Why
 	stop   context.CancelFunc // ends a dial; nil before there is one
 }
@@ -63,7 +63,7 @@ func (s *session) run(ctx context.Context) {
 // setUp brings a client to its backend.
 func (s *session) setUp(ctx context.Context) *failure {
 	for _, step := range []func() *failure{
-		s.header, s.limit, s.handshake, // who is there
+		s.readHeader, s.limit, s.handshake, // who is there
 		s.peek,           // what it wants
 		s.clearBudget,    // it has said so in time
 		s.admit, s.route, // whether it may, and where to
@@ -81,7 +81,7 @@ func (s *session) setUp(ctx context.Context) *failure {
 // budget starts the one time limit from accept to whole CONNECT. It is
 // absolute: a byte now and then does not renew it.
 func (s *session) budget() {
-	s.setDeadline(s.accepted.Add(s.srv.opts.ConnectTimeout))
+	s.setDeadline(s.accepted.Add(s.server.opts.ConnectTimeout))
 }
 
 // clearBudget ends that limit. From here on dialling and waiting for CONNACK

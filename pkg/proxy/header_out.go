@@ -64,7 +64,7 @@ func (s *session) passes(t pp.TLVType) bool {
 	case pp.CRC32C, pp.NoOp: // belong to the header that they came in
 		return false
 	default:
-		return !t.Identity() || s.srv.opts.Accept.TrustIdentity && s.srv.opts.Mode != Terminate
+		return !t.Identity() || s.server.opts.Accept.TrustIdentity && s.server.opts.Mode != Terminate
 	}
 }
 
