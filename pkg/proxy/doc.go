@@ -1,7 +1,7 @@
 // Package proxy carries connections: from a client that was accepted on a
 // listener to the backend that its Client Identifier belongs to.
 //
-// A [Server] is one listener of the configuration (a virtual service); a
+// A [Server] (server.go) is one listener of the configuration (a virtual service); a
 // [Pool] is a set of backends with what is said of reaching them. Pools are
 // shared by servers and swapped whole on a reload, so each connection decides
 // on one snapshot.
@@ -10,15 +10,15 @@
 // file, in this order:
 //
 //	accept     a slot is counted, the budget begins
-//	handshake  the PROXY header, if this listener takes one; limits by address; TLS, or a look at the ClientHello
+//	header_in  the PROXY header, if this listener takes one
+//	admit      the limits of the client's address, now that it is known
+//	handshake  TLS, or a look at the ClientHello
 //	peek       one buffer, until CONNECT is whole, or the cap or the budget is hit
-//	admit      limits that want an answer in the client's own protocol
+//	admit      what is over a limit is told so, in the client's own protocol
 //	route      which pool, by SNI and ALPN; which key, by the pool's hash_key
-//	dial       home first, then the spares: PROXY header and CONNECT in one write, CONNACK awaited
+//	dial       home first, then the spares: PROXY header (header_out) and CONNECT in one write
+//	await      the backend's CONNACK; auth, where it wants to hear more first
 //	relay      bytes both ways, half-close, resets and the idle timeout
-//
-// Beside them stand header_in and header_out (PROXY headers read and written),
-// await (the backend's answer to CONNECT) and auth (where that begins with AUTH).
 //
 // Whatever fails on the way ends in refuse (an answer, if the client can read
 // one) and end (one record of who ended it, at which stage, and why). drain
