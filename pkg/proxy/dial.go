@@ -106,7 +106,7 @@ func (s *session) clientGone() *failure {
 	if err == nil {
 		return nil
 	}
-	return &failure{stage: StageDial, by: ByClient, why: whyOf(err), err: fmt.Errorf("before CONNECT was sent on: %w", err)}
+	return &failure{stage: StageDial, by: ByClient, why: whyOf(err), err: fmt.Errorf("while a backend was looked for: %w", err)}
 }
 
 // nowhere is the failure of having no backend left to try.
