@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
+	"github.com/mqttlb/mqttlb/pkg/broker/session"
 	"github.com/mqttlb/mqttlb/pkg/mqtt"
 )
 
@@ -298,6 +299,40 @@ func TestAStoreThatTakesNoRecordsRefusesClients(t *testing.T) {
 	if !ack.Accepted() {
 		t.Errorf("then %s", ack.Reason())
 	}
+}
+
+// A full disk must not end connections that ask for nothing of it: what a
+// checkpoint could not write holds up neither PINGRESP nor QoS 1, only what
+// relies on the record.
+func TestAFailedCheckpointHoldsBackNothing(t *testing.T) {
+	n := newNode(t, func(o *Options) { o.Checkpoint = 2 * time.Millisecond })
+	d, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "d", Properties: expiring(60)})
+	d.subscribe(1, "t")
+	eventually(t, "the record is written", func() bool {
+		cl := n.b.lookup("d")
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		return cl.ses.Checkpoint() == session.Saved && !cl.record.writing
+	})
+	n.store.Fail(cluster.RecordWrites, cluster.ErrUnavailable)
+	p, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: "p", CleanStart: true})
+	p.sendPublish(1, 1, "t", "one")
+	p.ack(mqtt.TypePuback)
+	d.sendAck(mqtt.TypePuback, d.publish().PacketID)
+	eventually(t, "a checkpoint has failed", func() bool {
+		cl := n.b.lookup("d")
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		return cl.record.unsure && !cl.record.writing
+	})
+	d.quiet()
+	p.sendPublish(1, 2, "t", "two")
+	p.ack(mqtt.TypePuback)
+	if m := d.publish(); string(m.Payload) != "two" {
+		t.Errorf("got %s", m.Payload)
+	}
+	n.store.Fail(cluster.RecordWrites, nil)
+	d.subscribe(1, "u") // waits for the record again, and gets it
 }
 
 // The store makes writers wait when too many are under way. Nobody who waits
