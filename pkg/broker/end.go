@@ -46,7 +46,7 @@ const (
 	TakenOver    Why = "taken_over" // by another connection of the same Client Identifier
 	TLSFailed    Why = "tls_failed" // also a bad client certificate
 	BadHeader    Why = "bad_header" // no PROXY header, a wrong one, or from someone not trusted
-	SentAway     Why = "sent_away"  // shutdown, or a store that does not answer
+	SentAway     Why = "sent_away"  // shutdown; a store that does not answer or is full, a session without room (3.x)
 	Failed       Why = "error"      // anything else; the log has it
 )
 

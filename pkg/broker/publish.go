@@ -33,7 +33,7 @@ func (l *link) takePublish(b []byte) error {
 	case p.QoS == 0:
 		l.b.publish(t.m, "", func(error) {})
 	case p.QoS == 1:
-		l.store1(t.m, p.PacketID)
+		l.store1(t)
 	default:
 		l.store2(t, record)
 	}
@@ -67,7 +67,15 @@ func (l *link) admit(p *mqtt.Publish) (t two, record bool, err error) {
 	case session.Wait:
 		return two{}, false, nil
 	}
-	t = two{m: message(p, name, cl.id, time.Now()), id: p.PacketID, ses: cl.ses}
+	t = two{id: p.PacketID, ses: cl.ses}
+	if p.QoS > 0 && l.b.o.Limits.Overflow == session.Refuse {
+		var ok bool
+		if t.room, ok = l.promise(p, name); !ok {
+			l.noRoom(p.QoS, p.PacketID, t.ses, receipt)
+			return two{}, false, nil
+		}
+	}
+	t.m = message(p, name, cl.id, time.Now())
 	if p.QoS > 0 {
 		l.count(t.m, 1)
 	}
@@ -94,16 +102,13 @@ func message(p *mqtt.Publish, name []byte, publisher string, now time.Time) *ses
 	return m
 }
 
-// judge says what is wrong with a PUBLISH that is well-formed. cl.mu is held, but
-// not all the time.
+// judge says what is wrong with a PUBLISH that is well-formed; cl.mu is held.
 func (l *link) judge(p *mqtt.Publish, name []byte) mqtt.Reason {
 	switch {
 	case len(name) > l.b.o.MaxTopicLength:
 		return mqtt.TopicNameInvalid
 	case p.PayloadFormat == 1 && !utf8.Valid(p.Payload):
 		return mqtt.PayloadFormatInvalid // 5 §3.3.2.3.2
-	case p.QoS > 0 && !p.Dup && l.b.o.Limits.Overflow == session.Refuse && l.full(name):
-		return mqtt.QuotaExceeded
 	default:
 		return mqtt.Success
 	}
@@ -126,22 +131,6 @@ func (l *link) decline(p *mqtt.Publish, reason mqtt.Reason) error {
 // answer queues an acknowledgement; cl.mu is held.
 func (l *link) answer(t mqtt.PacketType, id uint16, reason mqtt.Reason) {
 	l.say(mqtt.AppendAck(nil, l.version, mqtt.Ack{Type: t, PacketID: id, Reason: reason}))
-}
-
-// full says that a session which a message is for has no room. The lock of our
-// own client is given back meanwhile: no two are ever held.
-func (l *link) full(name []byte) bool {
-	l.cl.mu.Unlock()
-	defer l.cl.mu.Lock()
-	full := false
-	l.b.tree.Match(name, func(t target, _ *session.Subscription) {
-		if cl, ok := t.(*client); ok && !full {
-			cl.mu.Lock()
-			full = cl.ses != nil && cl.ses.Full()
-			cl.mu.Unlock()
-		}
-	})
-	return full
 }
 
 // publish distributes a message: QoS 0 now, the rest through the log. done is
@@ -183,13 +172,14 @@ func (b *Broker) afterRetained(m *session.Message, done func(error)) func(error)
 }
 
 // store1 stores a QoS 1 message and answers with PUBACK.
-func (l *link) store1(m *session.Message, id uint16) {
-	l.b.publish(m, "", func(err error) {
+func (l *link) store1(t two) {
+	l.b.publish(t.m, "", func(err error) {
+		t.room.redeem()
 		l.cl.mu.Lock()
 		defer l.cl.mu.Unlock()
-		l.count(m, -1)
+		l.count(t.m, -1)
 		if l.c.Acked() {
-			l.acknowledge(mqtt.TypePuback, id, err)
+			l.acknowledge(mqtt.TypePuback, t.id, err)
 		}
 	})
 }
@@ -202,7 +192,7 @@ func (l *link) acknowledge(t mqtt.PacketType, id uint16, err error) {
 	switch {
 	case err == nil:
 		l.answer(t, id, mqtt.Success)
-	case l.version == mqtt.V5 && errors.Is(err, cluster.ErrFull):
+	case l.version == mqtt.V5 && (errors.Is(err, cluster.ErrFull) || errors.Is(err, errNoRoom)):
 		l.answer(t, id, mqtt.QuotaExceeded)
 	case l.version == mqtt.V5 && errors.Is(err, cluster.ErrTooLarge):
 		l.answer(t, id, mqtt.ImplementationSpecificError)
@@ -216,11 +206,12 @@ func isRefusal(err error) bool {
 	return errors.Is(err, cluster.ErrFull) || errors.Is(err, cluster.ErrTooLarge)
 }
 
-// two is a QoS 2 publication on its way into the store.
+// two is a publication on its way into the store; what only QoS 2 has is last.
 type two struct {
 	m        *session.Message
 	id       uint16
-	name     string // its DedupID
+	room     promises // for it in the sessions that it is for
+	name     string   // its DedupID
 	ses      *session.Session
 	recorded chan error // gets the outcome of writing its record
 }
@@ -286,6 +277,7 @@ func (l *link) storeTwos() {
 // stored answers for a QoS 2 message, on whichever connection its client waits.
 // One whose outcome nobody knows keeps its name, for its client to try again.
 func (l *link) stored(t two, err error) {
+	t.room.redeem()
 	cl := l.cl
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

@@ -32,9 +32,10 @@ const (
 	DropNewest Overflow = iota
 	// DropOldest drops the messages that have waited longest.
 	DropOldest
-	// Refuse leaves it to the publisher: the broker asks [Session.Full] before
-	// it stores a message, and answers 0x97 (Quota exceeded). What was stored
-	// meanwhile is still taken, up to twice the bounds, then dropped.
+	// Refuse leaves it to the publisher: the broker asks for a [Session.Promise]
+	// before it stores a message, and answers 0x97 (Quota exceeded) if there is
+	// none. What comes without one, such as a will or what was stored before a
+	// subscription was made, is taken up to twice the bounds, then dropped.
 	Refuse
 )
 

@@ -83,12 +83,43 @@ func (s *Session) Queue(d Delivery, now time.Time) Verdict {
 	return Queued
 }
 
-// Full says that with [Refuse] a publisher has to be told so (0x97) rather than
-// one more message stored.
-func (s *Session) Full() bool {
-	l := s.limits
-	return l.Overflow == Refuse &&
-		(l.Queued > 0 && s.queued.n >= l.Queued || l.QueuedBytes > 0 && s.bytes >= l.QueuedBytes)
+// Promise keeps room for a message of QoS 1 or 2, of so many bytes, that is about
+// to be stored, and says whether there is any: if not, its publisher has to be
+// told so (0x97) rather than the message stored. It is for [Refuse]. A promise is
+// as good as a message in the queue, until [Session.Redeem] ends it.
+func (s *Session) Promise(bytes int, now time.Time) bool {
+	for s.queued.n > 0 && !s.hasRoom(bytes) {
+		switch it := s.queued.at(0); {
+		case it.state == gone:
+			s.dropFront(&s.queued)
+		case it.expired(now):
+			s.dropFront(&s.queued)
+			s.drops.Expired++
+		default:
+			return false
+		}
+	}
+	if !s.hasRoom(bytes) {
+		return false
+	}
+	s.promised++
+	s.promisedBytes += int64(bytes)
+	return true
+}
+
+// hasRoom leaves out QoS 0, which gives way.
+func (s *Session) hasRoom(bytes int) bool {
+	n, l := s.queued.n+s.promised, s.limits
+	return n == 0 ||
+		(l.Queued == 0 || n < l.Queued) &&
+			(l.QueuedBytes == 0 || s.bytes-s.looseBytes+s.promisedBytes+int64(bytes) <= l.QueuedBytes)
+}
+
+// Redeem ends a promise of so many bytes: the message has been queued, or is not
+// stored after all.
+func (s *Session) Redeem(bytes int) {
+	s.promised--
+	s.promisedBytes -= int64(bytes)
 }
 
 // room makes it, and says whether it could.
@@ -108,8 +139,8 @@ func (s *Session) room(it *item, now time.Time) bool {
 		case s.limits.Overflow == DropOldest:
 			s.dropFront(&s.queued)
 			s.drops.Full++
-		case s.limits.Overflow == Refuse:
-			return s.fits(it, 2)
+		case s.limits.Overflow == Refuse: // restored, it had promised all that the log has for it
+			return s.behind && it.seq != 0 || s.fits(it, 2)
 		default:
 			return false
 		}
@@ -145,6 +176,7 @@ func (s *Session) push(it item) {
 	s.bytes += int64(it.size)
 	s.tally(&it, 1)
 	if it.qos == 0 {
+		s.looseBytes += int64(it.size)
 		s.loose.push(it)
 		return
 	}
@@ -157,6 +189,9 @@ func (s *Session) push(it item) {
 func (s *Session) pop(q *queue) item {
 	it := q.pop()
 	s.bytes -= int64(it.size)
+	if it.qos == 0 {
+		s.looseBytes -= int64(it.size)
+	}
 	s.tally(&it, -1)
 	return it
 }

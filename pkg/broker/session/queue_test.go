@@ -57,7 +57,7 @@ func TestOverflow(t *testing.T) {
 				m := &Message{Topic: "123456789", Payload: fmt.Appendf(nil, "%d", seq), QoS: 2}
 				s.Queue(Delivery{Ref: Ref{0, uint64(seq)}, Message: m, QoS: byte(qos)}, t0)
 			}
-			if got := s.Full(); got != tt.full {
+			if got := !s.hasRoom(10); got != tt.full && tt.limits.Overflow == Refuse {
 				t.Errorf("full is %v", got)
 			}
 			if d := s.TakeDrops(); d != tt.drops {
@@ -72,6 +72,70 @@ func TestOverflow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is promised is as good as queued, until it is redeemed; QoS 0 gives way
+// to it, and expired messages do.
+func TestPromisesAreBoundedLikeTheQueue(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		limits Limits
+		queued []byte // QoS of messages of 10 bytes
+		sizes  []int
+		want   []bool
+	}{
+		{"no bounds", Limits{}, []byte{1, 1}, []int{100, 100}, []bool{true, true}},
+		{"by number", Limits{Queued: 3}, []byte{1}, []int{1, 1, 1}, []bool{true, true, false}},
+		{"by bytes", Limits{QueuedBytes: 40}, []byte{1}, []int{20, 11, 10, 1}, []bool{true, false, true, false}},
+		{"one alone is never too much", Limits{QueuedBytes: 5}, nil, []int{10, 10}, []bool{true, false}},
+		{"QoS 0 gives way", Limits{Queued: 2, QueuedBytes: 20}, []byte{0, 0}, []int{10, 10, 1}, []bool{true, true, false}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.limits.Overflow = Refuse
+			s, c := online(row.limits, v5(60))
+			c.window = 0
+			for i, qos := range row.queued {
+				s.Queue(Delivery{Ref: Ref{0, uint64(i + 1)}, Message: &Message{Topic: "123456789", Payload: []byte("x"), QoS: 2}, QoS: qos}, t0)
+			}
+			var kept []int
+			for i, size := range row.sizes {
+				if got := s.Promise(size, t0); got != row.want[i] {
+					t.Errorf("promise %d is %t", i, got)
+				}
+				if row.want[i] {
+					kept = append(kept, size)
+				}
+			}
+			for _, size := range kept {
+				s.Redeem(size)
+			}
+			if s.promised != 0 || s.promisedBytes != 0 {
+				t.Errorf("%d promises of %d bytes are left", s.promised, s.promisedBytes)
+			}
+		})
+	}
+	t.Run("what has expired makes room", func(t *testing.T) {
+		s, c := online(Limits{Queued: 1, Overflow: Refuse}, v5(60))
+		c.window = 0
+		old := msg(1)
+		old.Expires = after(time.Second)
+		s.Queue(Delivery{Ref: Ref{0, 1}, Message: old, QoS: 1}, t0)
+		if s.Promise(1, t0) {
+			t.Error("a promise before it has expired")
+		}
+		if !s.Promise(1, after(time.Minute)) {
+			t.Error("no promise after it has expired")
+		}
+	})
+	t.Run("what was in flight before a restart is taken again", func(t *testing.T) {
+		l := Limits{Queued: 1, Overflow: Refuse}
+		s := Restore(Record{ClientID: "a", Expiry: 60, Cursors: []uint64{0}}, &l, t0)
+		give(t, s, 1, 1, 5)
+		s.CaughtUp()
+		if n, _ := s.Queued(); n != 5 || s.TakeDrops() != (Drops{}) {
+			t.Errorf("%d of 5 messages are queued", n)
+		}
+	})
 }
 
 func TestExpiredMessagesMakeRoomBeforeOthersAreDropped(t *testing.T) {

@@ -21,16 +21,20 @@ type Session struct {
 
 	// The way out. Times are in Unix nanoseconds, 0 is none.
 
-	queued queue  // QoS 1 and 2, not sent yet
-	loose  queue  // QoS 0
-	flight flight // QoS 1 and 2, sent and not acknowledged
-	shards []shard
-	bytes  int64  // of both queues
-	order  uint64 // of what was queued or released last
-	absent int    // items whose message has to be fetched
-	loaded int    // items whose message is held, and in the log as well
-	lastID uint16 // the packet identifier assigned last
-	behind bool   // restored, and the log is still to be read again
+	queued     queue  // QoS 1 and 2, not sent yet
+	loose      queue  // QoS 0
+	flight     flight // QoS 1 and 2, sent and not acknowledged
+	shards     []shard
+	bytes      int64  // of both queues
+	looseBytes int64  // of loose
+	order      uint64 // of what was queued or released last
+	absent     int    // items whose message has to be fetched
+	loaded     int    // items whose message is held, and in the log as well
+	lastID     uint16 // the packet identifier assigned last
+	behind     bool   // restored, and the log is still to be read again
+
+	promised      int // messages that are about to be stored
+	promisedBytes int64
 
 	inbound []inbound // QoS 2, by packet identifier
 
