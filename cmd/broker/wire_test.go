@@ -23,16 +23,7 @@ func houseOf(cfg *config.Broker, log *slog.Logger) *house {
 func TestDefaultsAreTheBrokersOwn(t *testing.T) {
 	h := houseOf(config.DefaultBroker(), slog.New(slog.DiscardHandler))
 	o := h.options(nil)
-	want := session.Limits{
-		ReceiveMaximum:    broker.DefaultReceiveMaximum,
-		MaximumPacketSize: broker.DefaultMaxPacketSize,
-		TopicAliasMaximum: broker.DefaultTopicAliases,
-		Inflight:          1024, // the broker alone knows no bound
-		TopicAliases:      broker.DefaultTopicAliases,
-		Queued:            broker.DefaultMaxQueued,
-		QueuedBytes:       broker.DefaultMaxQueuedBytes,
-		Overflow:          session.DropNewest,
-	}
+	want := broker.DefaultLimits()
 	if o.Limits != want {
 		t.Errorf("limits\n%+v\nwant\n%+v", o.Limits, want)
 	}
@@ -44,6 +35,18 @@ func TestDefaultsAreTheBrokersOwn(t *testing.T) {
 	}
 	if got := h.storeOptions(); got.Durability != cluster.Always || got.MaxBytes != 0 || got.MaxTopic != cluster.DefaultMaxTopic {
 		t.Errorf("store %+v", got)
+	}
+}
+
+// Zero is a value, and not a word for the default.
+func TestZerosReachTheBroker(t *testing.T) {
+	cfg := config.DefaultBroker()
+	cfg.Limits.TopicAliasMaximum, cfg.Limits.MaxKeepAlive, cfg.Limits.MaxSessionExpiry = 0, 0, 0
+	got := houseOf(cfg, slog.New(slog.DiscardHandler)).options(nil).Limits
+	want := broker.DefaultLimits()
+	want.TopicAliasMaximum, want.TopicAliases = 0, 0
+	if got != want {
+		t.Errorf("limits\n%+v\nwant\n%+v", got, want)
 	}
 }
 

@@ -111,7 +111,7 @@ func (n *node) start(setups ...func(*Options)) {
 	n.t.Helper()
 	dead := new(atomic.Bool)
 	n.ends = make(chan End, 1000)
-	o := Options{Store: mortal{n.store, dead}, Observer: ends(n.ends), Checkpoint: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logTo{n.t, dead}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	o := Options{Store: mortal{n.store, dead}, Limits: DefaultLimits(), Observer: ends(n.ends), Checkpoint: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logTo{n.t, dead}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, s := range setups {
 		s(&o)
 	}

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
@@ -25,7 +26,22 @@ const (
 	DefaultCheckpointEvery = 2 * time.Second
 )
 
-// Options are a broker node's. They are copied by New and do not change.
+// DefaultLimits are those of a configuration that says nothing of them.
+func DefaultLimits() session.Limits {
+	return session.Limits{
+		ReceiveMaximum:    DefaultReceiveMaximum,
+		MaximumPacketSize: DefaultMaxPacketSize,
+		TopicAliasMaximum: DefaultTopicAliases,
+		Inflight:          DefaultInflight,
+		TopicAliases:      DefaultTopicAliases,
+		Queued:            DefaultMaxQueued,
+		QueuedBytes:       DefaultMaxQueuedBytes,
+		Overflow:          session.DropNewest,
+	}
+}
+
+// Options are a broker node's. They are copied by New and do not change. Where
+// nothing else is said, zero stands for the default.
 type Options struct {
 	// Node names this node, in logs and, with AnnounceNode, in the user
 	// property "node" of a 5.0 CONNACK.
@@ -36,8 +52,11 @@ type Options struct {
 	// MaxTopicLength bounds topic names and filters, in bytes. A longer name is
 	// answered 0x90 (5.0) or ends the connection (3.x).
 	MaxTopicLength int
-	// Limits are what sessions are held to; MaximumPacketSize is announced in
-	// CONNACK, and larger packets end the connection with 0x95.
+	// Limits are what sessions are held to, each as it is said of it there: zero
+	// is none, no bound, or MQTT's own. Nothing is filled in, but for
+	// MaximumPacketSize, for a broker has to have one: zero is
+	// DefaultMaxPacketSize. It is announced in CONNACK, and larger packets end
+	// the connection with 0x95. DefaultLimits are the configuration's.
 	Limits session.Limits
 	// ConnectTimeout is the budget from accept to whole CONNECT, PROXY header
 	// and TLS included.
@@ -82,12 +101,7 @@ func (o Options) withDefaults() Options {
 	o.Node = cmp.Or(o.Node, "broker")
 	o.MaxTopicLength = cmp.Or(o.MaxTopicLength, DefaultMaxTopicLength)
 	o.Limits.MaximumPacketSize = cmp.Or(o.Limits.MaximumPacketSize, DefaultMaxPacketSize)
-	o.Limits.ReceiveMaximum = cmp.Or(o.Limits.ReceiveMaximum, DefaultReceiveMaximum)
-	o.Limits.TopicAliasMaximum = cmp.Or(o.Limits.TopicAliasMaximum, DefaultTopicAliases)
-	o.Limits.TopicAliases = cmp.Or(o.Limits.TopicAliases, DefaultTopicAliases)
-	o.Limits.Inflight = cmp.Or(o.Limits.Inflight, DefaultInflight)
-	o.Limits.Queued = cmp.Or(o.Limits.Queued, DefaultMaxQueued)
-	o.Limits.QueuedBytes = cmp.Or(o.Limits.QueuedBytes, DefaultMaxQueuedBytes)
+	o.Limits.ReceiveMaximum = cmp.Or(o.Limits.ReceiveMaximum, math.MaxUint16) // which is what zero means there
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
 	o.Checkpoint = cmp.Or(o.Checkpoint, DefaultCheckpointEvery)

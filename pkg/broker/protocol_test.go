@@ -154,6 +154,37 @@ func TestConnackSaysWhatHolds(t *testing.T) {
 	d.disconnect()
 }
 
+// A limit that is zero says what session.Limits says of it, and not a default.
+func TestZeroLimitsMeanWhatTheySay(t *testing.T) {
+	n := newNode(t, func(o *Options) { o.Limits = session.Limits{} })
+	aliases := mqtt.Properties(nil).AppendUint(mqtt.PropTopicAliasMaximum, 10)
+	d, ack := n.connect(mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "d", CleanStart: true, KeepAlive: 600, Properties: aliases})
+	for _, id := range []mqtt.PropertyID{mqtt.PropTopicAliasMaximum, mqtt.PropReceiveMaximum, mqtt.PropServerKeepAlive} {
+		if v, found := find(ack.Properties, id); found {
+			t.Errorf("property %d is announced with %d", id, v)
+		}
+	}
+	if v, _ := find(ack.Properties, mqtt.PropMaximumPacketSize); v != DefaultMaxPacketSize {
+		t.Errorf("Maximum Packet Size %d", v) // there has to be one
+	}
+	d.subscribe(1, "t")
+	const many = 2 * DefaultInflight // not acknowledged: no bound on what is in flight
+	p, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: "p", CleanStart: true})
+	p.flood("t", many)
+	for range many {
+		m := d.publish()
+		if m.TopicAlias != 0 || string(m.Topic) != "t" {
+			t.Fatalf("topic %q, alias %d", m.Topic, m.TopicAlias)
+		}
+	}
+	d.send(mqtt.AppendPublish(nil, mqtt.V5, mqtt.Publish{
+		Topic: []byte("t"), Properties: mqtt.Properties(nil).AppendUint(mqtt.PropTopicAlias, 1),
+	}))
+	if told := d.gone(); told != mqtt.TopicAliasInvalid {
+		t.Errorf("told %s for an alias", told)
+	}
+}
+
 func TestSilenceBeyondKeepAliveEndsTheConnection(t *testing.T) {
 	n := newNode(t)
 	d, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "d", KeepAlive: 1})

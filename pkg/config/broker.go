@@ -108,7 +108,7 @@ type BrokerLimits struct {
 	// that wait for their acknowledgement: those it sends, those it gets.
 	ReceiveMaximum    int `key:"receive_maximum" default:"1024" min:"1" max:"65535"`
 	Inflight          int `key:"inflight" default:"1024" min:"1" max:"65535"`
-	TopicAliasMaximum int `key:"topic_alias_maximum" default:"32" min:"1" max:"65535"` // either way
+	TopicAliasMaximum int `key:"topic_alias_maximum" default:"32" min:"0" max:"65535"` // either way; 0 is none
 	// MaxKeepAlive and MaxSessionExpiry are whole seconds; 0 is no limit.
 	MaxKeepAlive     time.Duration `key:"max_keep_alive" default:"0s" min:"0s" max:"18h12m15s"`
 	MaxSessionExpiry time.Duration `key:"max_session_expiry" default:"0s" min:"0s" max:"876000h"`

@@ -107,8 +107,8 @@ func TestBrokerMistakesAreNamedByLineAndPath(t *testing.T) {
 			`c.yaml:1: listeners[0].tls.mode: "passthrough" is not a word that this key knows; write one of off, terminate`},
 		{"durability without a word", minimalBroker + "durability: 1\n",
 			`c.yaml:3: durability: "1" is not a word that this key knows; did you mean "1s"? Allowed are always, 1s`},
-		{"no aliases", minimalBroker + "limits: {topic_alias_maximum: 0}\n",
-			`c.yaml:3: limits.topic_alias_maximum: 0 is out of bounds; write a value from 1 to 65535`},
+		{"no message ever in flight", minimalBroker + "limits: {inflight: 0}\n",
+			`c.yaml:3: limits.inflight: 0 is out of bounds; write a value from 1 to 65535`},
 		{"a packet of 256 MB", minimalBroker + "limits: {max_packet_size: 256 MiB}\n",
 			`c.yaml:3: limits.max_packet_size: 256 MiB is out of bounds; write a value from 1 KiB to 8 MiB`},
 
