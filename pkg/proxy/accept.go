@@ -11,20 +11,20 @@ import (
 // accept counts the slot and starts the session in a goroutine of its own.
 func (s *Server) accept(ctx context.Context, c net.Conn) {
 	s.accepted.Add(1)
-	held := s.slots.Add(1)
+	entry := s.slots.Take()
 	ses := &session{
 		server:   s,
 		socket:   c,
 		client:   listen.NewConn(c),
 		accepted: time.Now(),
 	}
-	if s.opts.MaxConnections > 0 && held > int64(s.opts.MaxConnections) {
+	if entry == listen.TooMany {
 		ses.over = overListener
 	}
 	ses.start.ID = s.nextID.Add(1)
 	ses.start.Listener = s.opts.Name
 	why := Limit
-	if held <= s.ceiling() && s.enter(ses, &why) {
+	if !entry.Away() && s.enter(ses, &why) {
 		go func() {
 			defer s.leave(ses)
 			ses.run(ctx)
@@ -32,18 +32,10 @@ func (s *Server) accept(ctx context.Context, c net.Conn) {
 		return
 	}
 	c.Close()
-	s.slots.Add(-1)
-	ses.end(&failure{stage: StageAccept, by: ByMqttlb, why: why})
-}
-
-// ceiling is MaxConnections and the reserve: connections beyond the bound that
-// are let in to be told, in MQTT's own words, that there is no room.
-func (s *Server) ceiling() int64 {
-	limit := int64(s.opts.MaxConnections)
-	if limit == 0 {
-		return 1<<63 - 1
+	if !entry.Away() {
+		s.slots.Give()
 	}
-	return limit + max(16, limit/16)
+	ses.end(&failure{stage: StageAccept, by: ByMqttlb, why: why})
 }
 
 // enter lists a session, unless the server is shutting down.
@@ -66,6 +58,6 @@ func (s *Server) leave(ses *session) {
 	if ses.counted {
 		s.addresses.Leave(ses.client.Source.Addr())
 	}
-	s.slots.Add(-1)
+	s.slots.Give()
 	s.running.Done()
 }

@@ -91,7 +91,7 @@ type Server struct {
 	addresses *listen.Limiter // nil without limits
 	nextID    atomic.Uint64
 	accepted  atomic.Uint64
-	slots     atomic.Int64
+	slots     listen.Slots
 	traffic   Traffic
 
 	mu       sync.Mutex
@@ -122,6 +122,7 @@ func New(o Options) *Server {
 		opts:      o,
 		log:       o.Log.With("listener", o.Name),
 		addresses: listen.NewLimiter(o.PerAddress),
+		slots:     listen.Slots{Limit: o.MaxConnections},
 		sessions:  make(map[*session]struct{}),
 		sockets:   make(map[net.Listener]struct{}),
 	}
@@ -134,7 +135,7 @@ func New(o Options) *Server {
 func (s *Server) Name() string { return s.opts.Name }
 
 // Connections is the number held now, those being set up included.
-func (s *Server) Connections() int64 { return s.slots.Load() }
+func (s *Server) Connections() int64 { return s.slots.Held() }
 
 // Accepted is the number of connections accepted since the start.
 func (s *Server) Accepted() uint64 { return s.accepted.Load() }
