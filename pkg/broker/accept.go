@@ -20,7 +20,8 @@ type Listener struct {
 	TLS *tls.Config
 	// Accept, if set, makes every connection begin with a PROXY header.
 	Accept *listen.ProxyPolicy
-	// MaxConnections bounds the connections of this listener; zero is no bound.
+	// MaxConnections bounds the connections of this listener, those being set up
+	// included; zero is no bound. Some more are let in far enough to be told so.
 	MaxConnections int
 	// PerAddress bounds what clients of one address can take.
 	PerAddress listen.Limit
@@ -33,7 +34,7 @@ type server struct {
 	Listener
 	b         *Broker
 	addresses *listen.Limiter
-	slots     chan struct{} // nil without a bound
+	slots     listen.Slots
 }
 
 // Serve accepts clients on l until ctx ends or Shutdown is called, either of
@@ -45,9 +46,10 @@ func (b *Broker) Serve(ctx context.Context, l net.Listener, o Listener) error {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = b.o.ConnectTimeout
 	}
-	s := &server{Listener: o, b: b, addresses: listen.NewLimiter(o.PerAddress)}
-	if o.MaxConnections > 0 {
-		s.slots = make(chan struct{}, o.MaxConnections)
+	s := &server{
+		Listener: o, b: b,
+		addresses: listen.NewLimiter(o.PerAddress),
+		slots:     listen.Slots{Limit: o.MaxConnections},
 	}
 	b.mu.Lock()
 	if b.draining {
@@ -67,13 +69,22 @@ func (b *Broker) Serve(ctx context.Context, l net.Listener, o Listener) error {
 
 func (s *server) accept(c net.Conn) {
 	l := &link{b: s.b, listener: s.Name, socket: c, conn: listen.NewConn(c), accepted: time.Now()}
+	entry := s.slots.Take()
+	if entry.Away() {
+		c.Close()
+		l.end.at(StageAdmit)
+		l.finish(errListenerFull)
+		return
+	}
 	if !s.b.enter(l) {
+		s.slots.Give()
 		c.Close()
 		return
 	}
+	l.end.release = s.slots.Give
 	go func() {
 		defer s.b.leave(l)
-		err := s.greet(l)
+		err := s.greet(l, entry == listen.TooMany)
 		if err == nil {
 			err = l.read()
 			l.over(err)
@@ -112,8 +123,9 @@ func (b *Broker) leave(l *link) {
 }
 
 // greet brings a connection to the point where its session is open: PROXY
-// header, TLS, CONNECT, all under one budget.
-func (s *server) greet(l *link) error {
+// header, TLS, CONNECT, all under one budget. over: it is more than the listener
+// takes, and was let in to be told so.
+func (s *server) greet(l *link, over bool) error {
 	_ = l.conn.Conn.SetDeadline(l.accepted.Add(s.ConnectTimeout))
 	if s.Accept != nil {
 		if err := l.conn.ReadHeader(s.Accept); err != nil {
@@ -129,7 +141,10 @@ func (s *server) greet(l *link) error {
 		return errTooMany
 	}
 	source := l.conn.Source.Addr()
-	l.end.release = func() { s.addresses.Leave(source) }
+	l.end.release = func() {
+		s.addresses.Leave(source)
+		s.slots.Give()
+	}
 	if s.TLS != nil {
 		if err := l.conn.Handshake(s.TLS); err != nil {
 			l.end.at(StageHandshake)
@@ -143,32 +158,21 @@ func (s *server) greet(l *link) error {
 	}
 	_ = l.conn.Conn.SetDeadline(time.Time{})
 	switch {
+	case over:
+		return l.refuse(mqtt.QuotaExceeded, errListenerFull.Error())
 	case entry == listen.TooMany:
-		return l.refuse(mqtt.QuotaExceeded, "too many connections from this address")
+		return l.refuse(mqtt.QuotaExceeded, errTooMany.Error())
 	case entry == listen.TooFast:
 		return l.refuse(mqtt.ConnectionRateExceeded, "too many new connections from this address")
-	case !s.take(l):
-		return l.refuse(mqtt.QuotaExceeded, "the listener's connection limit is reached")
 	}
 	return l.connect(c)
 }
 
-// take counts the connection against the listener's bound.
-func (s *server) take(l *link) bool {
-	if s.slots == nil {
-		return true
-	}
-	select {
-	case s.slots <- struct{}{}:
-		before := l.end.release
-		l.end.release = func() { <-s.slots; before() }
-		return true
-	default:
-		return false
-	}
-}
-
-var errTooMany = errors.New("too many connections from this address")
+// Ends of connections that are far over a bound.
+var (
+	errListenerFull = errors.New("the listener's connection limit is reached")
+	errTooMany      = errors.New("too many connections from this address")
+)
 
 // readConnect reads the CONNECT, and answers one that is not acceptable. What it
 // gives aliases the connection's buffer.

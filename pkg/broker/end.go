@@ -179,14 +179,14 @@ func (l *link) explain(e *End, err error) (Side, Why) {
 		return ByClient, Silent
 	case e.why != "":
 		return ByBroker, e.why
+	case e.Stage == StageAdmit: // also before its first byte
+		return ByBroker, Refused
 	case l.conn.Silent() && !errors.Is(err, os.ErrDeadlineExceeded):
 		return ByClient, NoBytes
 	case e.Stage == StageHeader:
 		return ByBroker, BadHeader
 	case e.Stage == StageHandshake:
 		return ByBroker, TLSFailed
-	case e.Stage == StageAdmit:
-		return ByBroker, Refused
 	case e.Stage == StageConnect && e.answer != mqtt.Success:
 		return ByBroker, BadPacket
 	case errors.Is(err, os.ErrDeadlineExceeded):
