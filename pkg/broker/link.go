@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,8 @@ type link struct {
 	why     Why         // we ended it
 	told    mqtt.Reason // and what for
 	room    sync.Cond   // the reader may go on
+
+	stopFetch context.CancelFunc // of messages from the store; nil while there is none
 
 	twos    []two // QoS 2 messages of the client on their way into the store
 	storing bool  // a goroutine brings them there
@@ -105,6 +108,9 @@ func (l *link) bye(reason mqtt.Reason, why Why) {
 // hangUp ends the connection after what is in control; cl.mu is held.
 func (l *link) hangUp() {
 	l.closing.Store(true)
+	if l.stopFetch != nil {
+		l.stopFetch()
+	}
 	l.room.Signal()
 	l.kick()
 }

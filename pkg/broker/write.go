@@ -1,12 +1,9 @@
 package broker
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
 	"github.com/mqttlb/mqttlb/pkg/broker/session"
 	"github.com/mqttlb/mqttlb/pkg/mqtt"
 )
@@ -14,12 +11,6 @@ import (
 const (
 	// writeBatch is how many bytes are gathered for one system call, at least.
 	writeBatch = 32 << 10
-	// fetchBatch is how many messages are fetched from the store at once.
-	fetchBatch = 64
-	// fetchTimeout bounds one fetch.
-	fetchTimeout = 3 * time.Second
-	// fetchPause follows a fetch that failed.
-	fetchPause = 200 * time.Millisecond
 	// farewell is how long a client that is sent away may take to read why.
 	farewell      = time.Second
 	farewellBytes = 64 << 10
@@ -45,7 +36,10 @@ func (l *link) write() {
 		*buf = out
 		l.room.Signal()
 		closing := l.closing.Load()
-		if len(out) == 0 && !fetch {
+		if fetch {
+			l.startFetch()
+		}
+		if len(out) == 0 {
 			l.writing = false
 			l.closed = closing
 			l.cl.mu.Unlock()
@@ -58,15 +52,12 @@ func (l *link) write() {
 		switch {
 		case err != nil && welcome:
 			_ = l.send(mqtt.AppendConnack(nil, l.version, mqtt.ServerUnavailable))
-		case err == nil && len(out) > 0:
+		case err == nil:
 			err = l.send(out)
 		}
 		if err != nil {
 			l.broken()
 			return
-		}
-		if fetch {
-			l.fetch()
 		}
 	}
 }
@@ -133,41 +124,4 @@ func (l *link) secure() error {
 	}
 	cl.mu.Unlock()
 	return <-written
-}
-
-// fetch gets messages that the session knows only by their place.
-func (l *link) fetch() {
-	cl, ses := l.cl, l.c.Session()
-	cl.mu.Lock()
-	wants := ses.Missing(fetchBatch)
-	cl.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
-	defer cancel()
-	for _, w := range wants {
-		m, err := l.b.fetch(ctx, w)
-		if err != nil && !errors.Is(err, cluster.ErrNotFound) {
-			l.b.log.Warn("message not fetched, trying again", "client_id", cl.id, "shard", w.Ref.Shard, "seq", w.Ref.Seq, "err", err)
-			time.Sleep(fetchPause)
-			return
-		}
-		cl.mu.Lock()
-		ses.Attach(w, m)
-		cl.mu.Unlock()
-	}
-}
-
-// fetch gives the message that is wanted; nil and ErrNotFound if there is none
-// any more.
-func (b *Broker) fetch(ctx context.Context, w session.Want) (*session.Message, error) {
-	if w.Ref.Seq == 0 {
-		if m := b.retained.get(w.Topic); m != nil {
-			return m, nil
-		}
-		return nil, cluster.ErrNotFound
-	}
-	m, err := b.store.Get(ctx, cluster.Pos{Shard: w.Ref.Shard, Seq: w.Ref.Seq})
-	if err != nil {
-		return nil, err
-	}
-	return fromStore(m), nil
 }
