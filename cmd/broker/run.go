@@ -53,7 +53,7 @@ func (h *house) run(ctx context.Context) error {
 
 // runOn is run on open sockets.
 func (h *house) runOn(ctx context.Context, s sockets) error {
-	engine, err := cluster.OpenJetStream(ctx, h.storeOptions())
+	store, err := cluster.OpenJetStream(ctx, h.storeOptions())
 	if err != nil {
 		s.close()
 		if ctx.Err() != nil { // asked to stop before it had begun
@@ -61,9 +61,8 @@ func (h *house) runOn(ctx context.Context, s sockets) error {
 		}
 		return err
 	}
-	store := newLagStore(engine)
 	b := broker.New(h.options(store))
-	h.watch(b, store)
+	h.watch(b)
 	err = errors.Join(h.serve(ctx, b, s), store.Close())
 	h.log.Info("stopped")
 	return err

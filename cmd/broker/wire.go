@@ -106,7 +106,7 @@ func (h *house) listenerOptions(c config.BrokerListener) broker.Listener {
 	return o
 }
 
-// watch lets the metrics read the figures of a broker and its store.
-func (h *house) watch(b *broker.Broker, store *lagStore) {
-	h.metrics.Watch(brokeradmin.Figures{Stats: b.Stats, Lag: store.Lag, Certificates: h.files.Shown})
+// watch lets the metrics read the figures of a broker.
+func (h *house) watch(b *broker.Broker) {
+	h.metrics.Watch(brokeradmin.Figures{Stats: b.Stats, Certificates: h.files.Shown})
 }

@@ -21,6 +21,7 @@ type Stats struct {
 	Sent          [3]uint64 // PUBLISH to clients, by QoS
 	Dropped       Dropped
 	Tail          []uint64 // the last message of each shard that was fanned out
+	TailLag       []int    // by shard, messages that this node has stored and not fanned out yet
 }
 
 // Dropped counts deliveries that were given up, by reason.
@@ -57,6 +58,9 @@ func (b *Broker) Stats() Stats {
 			Offline: c.offline.Load(), Lost: c.lost.Load(),
 		},
 		Tail: b.tail(),
+	}
+	for i := range b.shards {
+		s.TailLag = append(s.TailLag, b.shards[i].lag())
 	}
 	for i := range s.Received {
 		s.Received[i], s.Sent[i] = c.received[i].Load(), c.sent[i].Load()

@@ -54,6 +54,22 @@ func (s *shard) deal(seq uint64) {
 	}
 }
 
+// lag is how many messages were stored by this node and are not fanned out yet:
+// those whose answers wait. One that was stored again, under the same name, counts
+// once.
+func (s *shard) lag() (messages int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := uint64(0)
+	for _, w := range s.waiting {
+		if w.seq > last {
+			messages++
+			last = w.seq
+		}
+	}
+	return messages
+}
+
 // sweep gives the answers for messages that have expired meanwhile: those never
 // come out of the log.
 func (s *shard) sweep() {

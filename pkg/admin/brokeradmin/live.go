@@ -13,9 +13,6 @@ import (
 type Figures struct {
 	// Stats are the broker's own.
 	Stats func() broker.Stats
-	// Lag is how many messages of each shard of the log are stored here and not
-	// yet handed to sessions.
-	Lag func() []int
 	// Certificates are those that listeners present.
 	Certificates []admin.Certificate
 }
@@ -68,7 +65,7 @@ func (l *live) Collect(ch chan<- prometheus.Metric) {
 	out.Counter(droppedDesc, s.Dropped.TooLarge, "too_large")
 	out.Counter(droppedDesc, s.Dropped.Offline, "offline")
 	out.Counter(droppedDesc, s.Dropped.Lost, "lost")
-	for shard, lag := range l.Lag() {
+	for shard, lag := range s.TailLag {
 		out.Gauge(tailLagDesc, float64(lag), strconv.Itoa(shard))
 	}
 	for _, c := range l.Certificates {

@@ -52,9 +52,9 @@ func TestMetricsAreTheBrokersFigures(t *testing.T) {
 				Clients: 1, Sessions: 2, Subscriptions: 3, Retained: 4, Queued: 5, QueuedBytes: 6, InFlight: 7, Takeovers: 8,
 				Received: [3]uint64{9, 10, 11}, Sent: [3]uint64{12, 13, 14},
 				Dropped: broker.Dropped{Full: 15, Expired: 16, TooLarge: 17, Offline: 18, Lost: 19},
+				TailLag: []int{20, 0},
 			}
 		},
-		Lag: func() []int { return []int{20, 0} },
 	})
 	want := []string{
 		`broker_append_failures_total 1`,
@@ -97,7 +97,6 @@ func TestCertificatesCountDown(t *testing.T) {
 	m := NewMetrics()
 	m.Watch(Figures{
 		Stats:        func() broker.Stats { return broker.Stats{} },
-		Lag:          func() []int { return nil },
 		Certificates: []admin.Certificate{{Listener: "mqtts", Subject: "CN=b", NotAfter: time.Now().Add(-time.Hour)}},
 	})
 	got := scrape(t, m)
