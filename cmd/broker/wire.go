@@ -42,15 +42,15 @@ func build(cfg *config.Broker, files *command.TLSFiles, log *slog.Logger) *house
 	return h
 }
 
-// storeOptions are the store's. Records, too, have to fit into its messages,
-// however small packets are.
+// storeOptions are the store's. Records, too, have to fit into its messages, and
+// are larger than packets.
 func (h *house) storeOptions() cluster.Options {
 	return cluster.Options{
 		Dir:        h.cfg.Data,
 		Node:       h.cfg.Node.Name,
 		Durability: cluster.Durability(h.cfg.Durability),
 		MaxBytes:   int64(h.cfg.Store.MaxBytes),
-		MaxPayload: max(h.cfg.Limits.MaxPacketSize, cluster.DefaultMaxPayload),
+		MaxPayload: broker.LargestRecord(limits(h.cfg.Limits)),
 		MaxTopic:   h.cfg.Limits.MaxTopicLength,
 		Log:        h.log,
 		Observe:    func(w cluster.Write) { h.metrics.Stored(w.What, w.Messages, w.Took, w.Err) },
@@ -80,6 +80,7 @@ func limits(c config.BrokerLimits) session.Limits {
 		SessionExpiry:     uint32(c.MaxSessionExpiry / time.Second),
 		Inflight:          uint16(c.Inflight),
 		TopicAliases:      uint16(c.TopicAliasMaximum),
+		Record:            broker.DefaultMaxRecord,
 		Queued:            c.MaxQueued,
 		QueuedBytes:       int64(c.MaxQueuedBytes),
 		Overflow:          overflows[c.QueuePolicy],

@@ -22,6 +22,7 @@ const (
 	DefaultReceiveMaximum  = 1024
 	DefaultInflight        = 1024
 	DefaultTopicAliases    = 32
+	DefaultMaxRecord       = 2 << 20
 	DefaultWriteTimeout    = 30 * time.Second
 	DefaultCheckpointEvery = 2 * time.Second
 )
@@ -34,6 +35,7 @@ func DefaultLimits() session.Limits {
 		TopicAliasMaximum: DefaultTopicAliases,
 		Inflight:          DefaultInflight,
 		TopicAliases:      DefaultTopicAliases,
+		Record:            DefaultMaxRecord,
 		Queued:            DefaultMaxQueued,
 		QueuedBytes:       DefaultMaxQueuedBytes,
 		Overflow:          session.DropNewest,
@@ -47,7 +49,8 @@ type Options struct {
 	// property "node" of a 5.0 CONNACK.
 	Node         string
 	AnnounceNode bool
-	Store        cluster.Store
+	// Store has to take messages and records of LargestRecord bytes.
+	Store cluster.Store
 
 	// MaxTopicLength bounds topic names and filters, in bytes. A longer name is
 	// answered 0x90 (5.0) or ends the connection (3.x).
@@ -73,6 +76,13 @@ type Options struct {
 
 	Observer Observer
 	Log      *slog.Logger
+}
+
+// LargestRecord is how large a session's record can be, in bytes: what grows has
+// its bound, and all that one CONNECT brings comes beside it, with some numbers.
+func LargestRecord(l session.Limits) int {
+	const numbers = 64 << 10
+	return l.Record + int(l.MaximumPacketSize) + numbers
 }
 
 // Credentials are what a client shows at CONNECT. The byte slices are good

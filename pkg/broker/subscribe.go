@@ -30,6 +30,10 @@ func (l *link) takeSubscribe(b []byte) error {
 			codes = append(codes, l.failure(mqtt.TopicFilterInvalid))
 			continue
 		}
+		if !cl.ses.RoomFor(filter) {
+			codes = append(codes, l.failure(mqtt.QuotaExceeded))
+			continue
+		}
 		made := cl.ses.Subscribe(session.Subscription{
 			Filter: filter, QoS: s.QoS, NoLocal: s.NoLocal,
 			RetainAsPublished: s.RetainAsPublished, RetainHandling: s.RetainHandling, ID: p.SubscriptionID,

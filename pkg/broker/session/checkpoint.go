@@ -66,10 +66,15 @@ func (s *Session) Snapshot(tail []uint64) Record {
 	for _, id := range s.flight.sorted() {
 		r.Unacknowledged = append(r.Unacknowledged, s.flight.find(id).record())
 	}
-	for i := range s.queued.n {
-		if it := s.queued.at(i); it.seq == 0 && it.state != gone {
-			r.Unacknowledged = append(r.Unacknowledged, it.record())
+	for i, room := 0, s.roomForWaiting(); i < s.queued.n; i++ {
+		it := s.queued.at(i)
+		if it.seq != 0 || it.state == gone {
+			continue
 		}
+		if room -= it.recordBytes(); room < 0 && s.limits.Record > 0 {
+			break
+		}
+		r.Unacknowledged = append(r.Unacknowledged, it.record())
 	}
 	return r
 }

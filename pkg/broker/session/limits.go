@@ -16,6 +16,13 @@ type Limits struct {
 	Inflight     uint16 // QoS 1 and 2 messages unacknowledged at once, whatever its Receive Maximum; 0 is 65,535
 	TopicAliases uint16 // aliases that the server sets at most, where the client allows them
 
+	// Record bounds the session's record, in bytes, beside what a CONNECT can
+	// bring; 0 is no bound. Half of it is for subscriptions ([Session.RoomFor]).
+	// A quarter is for what is in flight: beyond, no more is sent until something
+	// is acknowledged. Retained messages that wait, and that do not fit, are sent
+	// all the same, but not any more after a crash.
+	Record int
+
 	// The queue of one session: what is not sent yet.
 
 	Queued      int   // messages; 0 is no bound

@@ -75,7 +75,7 @@ func (c *Connection) headReady(now time.Time) Step {
 		switch {
 		case it.state == gone:
 			s.dropFront(&s.queued)
-		case c.active >= c.window:
+		case c.active >= c.window || !s.roomInFlight(it):
 			return Idle
 		case it.flags.has(absent):
 			return Fetch
@@ -100,6 +100,7 @@ func (c *Connection) first(now time.Time) Packet {
 	it.flags |= active
 	c.active++
 	s.flight.put(it)
+	s.flightBytes += it.recordBytes()
 	s.tally(&it, 1)
 	// Without its identifier in the record, a QoS 2 message would get another
 	// after a crash, and the client would take it for a new one.
@@ -178,8 +179,10 @@ func (s *Session) abandon(it *item) {
 // by then the client may have forgotten the identifier.
 func (s *Session) release(it *item) {
 	s.tally(it, -1)
+	s.flightBytes -= it.recordBytes()
 	it.flags &^= absent
 	it.state, it.msg, it.ids = released, nil, nil
+	s.flightBytes += it.recordBytes()
 	s.order++
 	it.order = s.order
 	s.changed(First)
@@ -192,6 +195,7 @@ func (s *Session) finish(id uint16) {
 	if it.flags.has(active) && s.conn != nil {
 		s.conn.active--
 	}
+	s.flightBytes -= it.recordBytes()
 	s.flight.remove(id)
 	s.changed(Soon)
 }

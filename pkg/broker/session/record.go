@@ -132,6 +132,7 @@ func Restore(r Record, l *Limits, now time.Time) *Session {
 		n.id[0] = n.ID
 		n.since = slices.Clone(b.since)
 		s.subs = append(s.subs, &n)
+		s.filterBytes += len(n.Filter)
 	}
 	for _, u := range r.Unacknowledged {
 		it := u.item()
@@ -143,6 +144,7 @@ func Restore(r Record, l *Limits, now time.Time) *Session {
 		}
 		s.lastID = it.id
 		s.flight.put(it)
+		s.flightBytes += it.recordBytes()
 		s.tally(&it, 1)
 	}
 	return s

@@ -17,7 +17,10 @@ type Session struct {
 	identity string
 	limits   *Limits
 
-	subs []*Subscription // by filter
+	subs        []*Subscription // by filter
+	filterBytes int             // of their filters
+
+	flightBytes int // of flight in a record, at most
 
 	// The way out. Times are in Unix nanoseconds, 0 is none.
 

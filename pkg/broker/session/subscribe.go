@@ -48,7 +48,8 @@ type Subscribed struct {
 
 // Subscribe adds or replaces a subscription. tail is the last sequence number
 // of each shard that this node has dealt with. The record has to be durable
-// before SUBACK goes out; retained messages queued before that are in it.
+// before SUBACK goes out; retained messages queued before that are in it. Whether
+// it has room is asked before: [Session.RoomFor].
 func (s *Session) Subscribe(b Subscription, tail []uint64) Subscribed {
 	n := &b
 	n.id[0] = n.ID
@@ -65,6 +66,7 @@ func (s *Session) Subscribe(b Subscription, tail []uint64) Subscribed {
 			s.shard(len(tail) - 1) // records have a cursor for each of them
 		}
 		s.subs = slices.Insert(s.subs, i, n)
+		s.filterBytes += len(n.Filter)
 	}
 	s.changed(First)
 	return r
@@ -80,6 +82,7 @@ func (s *Session) Unsubscribe(filter string) *Subscription {
 	}
 	was := s.subs[i]
 	s.subs = slices.Delete(s.subs, i, i+1)
+	s.filterBytes -= len(was.Filter)
 	s.changed(First)
 	return was
 }
