@@ -22,12 +22,16 @@ import (
 // reached; in the last round there is none.
 const (
 	crashes       = 10
-	perRound      = 2000 // acknowledgements between two crashes
-	crashWriters  = 4
+	perRound      = 4000 // acknowledgements between two crashes
+	crashWriters  = 10
 	crashReaders  = 50
 	perWriter     = (crashes + 1) * perRound / crashWriters
-	writersWindow = 64
+	writersWindow = 256
 	crashDeadline = 2 * time.Minute
+	// leastRate is what has to be acknowledged in a second between two crashes, the
+	// clients' coming back included. The writers are as many as it takes for the
+	// broker, and not the wait for its answers, to be the bound.
+	leastRate = 2000
 )
 
 func TestTenCrashesLoseNothingAcknowledgedAndRepeatNothingOfQoS2(t *testing.T) {
@@ -61,8 +65,12 @@ func TestTenCrashesLoseNothingAcknowledgedAndRepeatNothingOfQoS2(t *testing.T) {
 			restart(t, b)
 		}
 	}
+	rate := float64(s.acked.Load()) / traffic.Seconds()
 	t.Logf("%d messages, %d deliveries, %d crashes in %v; %.0f messages/s between crashes",
-		s.acked.Load(), crashReaders*perWriter, crashes, time.Since(begun).Round(time.Millisecond), float64(s.acked.Load())/traffic.Seconds())
+		s.acked.Load(), crashReaders*perWriter, crashes, time.Since(begun).Round(time.Millisecond), rate)
+	if rate < leastRate {
+		t.Errorf("%.0f messages/s, want %d at least: the crashes are to hit a broker that works", rate, leastRate)
+	}
 	for _, r := range s.readers {
 		r.judge()
 	}
