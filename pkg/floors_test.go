@@ -32,9 +32,10 @@ var floors = []struct {
 	{1, "listen", "mqtt pp"},
 	{1, "affinity", "backend"},
 	{1, "health", "backend mqtt pp"},
+	{3, "broker/transfer", "broker broker/cluster broker/session"}, // before broker/*, which it is none of
 	{1, "broker/*", "mqtt auth"},
 	{2, "proxy", "listen affinity backend mqtt pp auth"},
-	{2, "broker", "broker/* listen mqtt pp"},
+	{2, "broker", "broker/session broker/topics broker/cluster broker/auth broker/bridge broker/integration listen mqtt pp"},
 	{3, "admin", "proxy health affinity backend certs"},
 	{3, "admin/brokeradmin", "admin broker"},
 }
@@ -214,6 +215,9 @@ func TestTheRulesSeeWhatBreaksThem(t *testing.T) {
 		{"pkg/broker/session", module + "/pkg/mqtt", !test, ""},
 		{"pkg/broker/session", module + "/pkg/broker/cluster", !test, "broker/* imports only"},
 		{"pkg/broker/session", module + "/pkg/broker", !test, "broker/* imports only"},
+		{"pkg/broker/transfer", module + "/pkg/broker", !test, ""},
+		{"pkg/broker/transfer", module + "/pkg/config", !test, "broker/transfer imports only"},
+		{"pkg/broker", module + "/pkg/broker/transfer", !test, "broker imports only"},
 		{"pkg/admin", module + "/pkg/broker", !test, "admin imports only"},
 		{"pkg/admin/brokeradmin", module + "/pkg/broker", !test, ""},
 		{"pkg/admin/brokeradmin", module + "/pkg/broker/session", !test, "admin/brokeradmin imports only"},

@@ -70,7 +70,7 @@ func (b *Broker) Serve(ctx context.Context, l net.Listener, o Listener) error {
 func (s *server) accept(c net.Conn) {
 	l := &link{b: s.b, listener: s.Name, socket: c, conn: listen.NewConn(c), accepted: time.Now()}
 	entry := s.slots.Take()
-	if entry.Away() {
+	if entry == listen.FarTooMany {
 		c.Close()
 		l.end.at(StageAdmit)
 		l.finish(errListenerFull)
@@ -164,6 +164,8 @@ func (s *server) greet(l *link, over bool) error {
 		return l.refuse(mqtt.QuotaExceeded, errTooMany.Error())
 	case entry == listen.TooFast:
 		return l.refuse(mqtt.ConnectionRateExceeded, "too many new connections from this address")
+	case s.b.drains():
+		return l.refuse(mqtt.ServerUnavailable, "this node lets its clients go")
 	}
 	return l.connect(c)
 }

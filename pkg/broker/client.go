@@ -21,21 +21,24 @@ type client struct {
 
 	online atomic.Bool // link is set; for who looks without the lock
 
-	mu     sync.Mutex
-	ses    *session.Session // nil before the first CONNECT is through
-	link   *link            // the connection that has the session; nil while offline
-	record record
-	timer  *time.Timer // what the offline session owes next
-	gone   bool        // no longer in Broker.clients: look it up again
-	dirty  bool        // among Broker.dirty
+	bringing sync.Mutex // held while the session is brought from another node, before mu
+
+	mu      sync.Mutex
+	ses     *session.Session // nil before the first CONNECT is through
+	link    *link            // the connection that has the session; nil while offline
+	record  record
+	timer   *time.Timer // what the offline session owes next
+	gone    bool        // no longer in Broker.clients: look it up again
+	lost    bool        // the session is another node's: nothing is written any more
+	adopted bool        // of a lost node, whose name the record has still
+	known   bool        // what the store has of the client was looked up; in a cluster
+	train   *seat       // while the session catches up with the log
+	dirty   bool        // among Broker.dirty
 
 	inbound map[uint16]inbound // QoS 2 publications of the client, by packet identifier
 	orphans []uint16           // identifiers of a session that is over, whose records are to be removed
 	cleared chan struct{}      // closed when that is under way; nil without orphans
-
-	// For each shard, no message is below that a shared subscription gave to the
-	// session and that its record, or the client, does not have yet; nil: none.
-	shared []uint64
+	shares  int                // shared subscriptions; Broker.hands' lock guards it
 }
 
 // inbound is a QoS 2 publication from the client whose PUBREL is still to come.
@@ -56,6 +59,10 @@ func recordKey(id string) string {
 // settle sees to it that what changed reaches the store in time; cl.mu is held.
 // What must be there before anything is sent is the writer's to see to.
 func (cl *client) settle() {
+	cl.settleShared()
+	if cl.adopted && cl.ses != nil && cl.ses.Checkpoint() != session.First {
+		return // its node may come back
+	}
 	if cl.ses != nil && cl.ses.Checkpoint() != session.Saved {
 		cl.saveSoon()
 	}
@@ -65,11 +72,10 @@ func (cl *client) settle() {
 // goes to others, its records are removed, and the client is forgotten with
 // them unless it is back by then. cl.mu is held.
 func (cl *client) end() {
-	subs := slices.Clone(cl.ses.Subscriptions())
-	for _, s := range subs {
+	for _, s := range slices.Clone(cl.ses.Subscriptions()) {
 		cl.b.drop(cl, s.Filter)
 	}
-	cl.passOn(subs, cl.ses.TakeShared(true))
+	cl.giveBack(true)
 	for id, in := range cl.inbound {
 		if in.recorded {
 			cl.orphans = append(cl.orphans, id)
@@ -78,8 +84,18 @@ func (cl *client) end() {
 	if len(cl.orphans) > 0 && cl.cleared == nil {
 		cl.cleared = make(chan struct{})
 	}
+	cl.leaveTrain()
 	cl.ses, cl.inbound = nil, nil
 	cl.save(func(error) {})
+}
+
+// forgetUnused forgets a client that has come to nothing.
+func (cl *client) forgetUnused() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.ses == nil && cl.link == nil && !cl.record.writing {
+		cl.forget()
+	}
 }
 
 // forget removes a client without a session from the broker; cl.mu is held.

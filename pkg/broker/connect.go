@@ -2,6 +2,7 @@ package broker
 
 import (
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/broker/session"
@@ -17,6 +18,9 @@ func (l *link) connect(c *mqtt.Connect) error {
 		id = "auto-" + rand.Text() // [MQTT-3.1.3-6]
 	}
 	l.end.ClientID = id
+	if !l.b.quorum() {
+		return l.refuse(mqtt.ServerUnavailable, "this node is cut off from its cluster")
+	}
 	identity, reason := l.b.authenticate(c, id)
 	if reason != mqtt.Success {
 		return l.refuse(reason, "not let in")
@@ -29,6 +33,10 @@ func (l *link) connect(c *mqtt.Connect) error {
 	}
 	for {
 		cl := l.b.client(id)
+		if err := cl.bring(c, identity); err != nil {
+			cl.forgetUnused()
+			return l.turnAway(err)
+		}
 		cl.mu.Lock()
 		if cl.gone { // it was forgotten just now
 			cl.mu.Unlock()
@@ -37,6 +45,10 @@ func (l *link) connect(c *mqtt.Connect) error {
 		if cl.ses != nil && cl.ses.Identity() != identity {
 			cl.mu.Unlock()
 			return l.refuse(mqtt.NotAuthorized, "the session belongs to someone else")
+		}
+		if l.b.clustered() && !cl.known { // it was lost again just now
+			cl.mu.Unlock()
+			continue
 		}
 		l.sayConnack(l.attach(cl, c, identity), assigned)
 		cleared := cl.cleared
@@ -62,27 +74,14 @@ func (b *Broker) authenticate(c *mqtt.Connect, id string) (identity string, reas
 // and says whether the session was there before. cl.mu is held.
 func (l *link) attach(cl *client, c *mqtt.Connect, identity string) (present bool) {
 	b, now := l.b, time.Now()
-	if old := cl.link; old != nil {
-		b.stats.takeovers.Add(1)
-		old.c.TakenOver(c.CleanStart, now)
-		old.control = nil                         // what waits for the record is not for this connection any more
-		old.bye(mqtt.SessionTakenOver, TakenOver) // [MQTT-3.1.4-3]
-		cl.link = nil
+	if cl.link != nil {
+		cl.takeOver(cl.link, c.CleanStart, now)
 	}
 	if cl.timer != nil {
 		cl.timer.Stop()
 	}
 	if cl.ses != nil {
-		present = cl.ses.Resumable(c, now)
-		if !present {
-			cl.ses.Discard(now)
-		}
-		if will, over := cl.ses.Due(now); will != nil || over {
-			cl.owe(will)
-			if over {
-				cl.end()
-			}
-		}
+		present = !cl.conclude(c.CleanStart, now)
 	}
 	if cl.ses == nil {
 		cl.ses = session.New(session.Options{ClientID: cl.id, Identity: identity, Limits: &b.o.Limits, Tail: b.tail()})
@@ -92,8 +91,43 @@ func (l *link) attach(cl *client, c *mqtt.Connect, identity string) (present boo
 	defer l.joined.Store(true)
 	l.c = cl.ses.Connect(c, now)
 	cl.link = l
-	cl.online.Store(true)
+	cl.setOnline(true)
 	return present
+}
+
+// takeOver ends the connection that has the session, for another one
+// [MQTT-3.1.4-3]; cl.mu is held.
+func (cl *client) takeOver(old *link, cleanStart bool, now time.Time) {
+	cl.b.stats.takeovers.Add(1)
+	old.c.TakenOver(cleanStart, now)
+	old.control = nil // what waits for the record is not for this connection any more
+	old.bye(mqtt.SessionTakenOver, TakenOver)
+	cl.link = nil
+	cl.setOnline(false)
+}
+
+// conclude ends the session if the new connection wants another one, or if its
+// time is over, and publishes the will that is due. It says whether the session
+// is over; cl.mu is held.
+func (cl *client) conclude(cleanStart bool, now time.Time) (over bool) {
+	if cleanStart {
+		cl.ses.Discard(now)
+	}
+	will, over := cl.ses.Due(now)
+	cl.owe(will)
+	if over {
+		cl.end()
+	}
+	return over
+}
+
+// turnAway answers a CONNECT whose session can't be had.
+func (l *link) turnAway(err error) error {
+	if errors.Is(err, errForeign) {
+		return l.refuse(mqtt.NotAuthorized, "the session belongs to someone else")
+	}
+	l.b.log.Warn("session not opened", "client_id", l.end.ClientID, "err", err)
+	return l.refuse(mqtt.ServerUnavailable, "the session can't be had now")
 }
 
 // sayConnack answers CONNECT; the writer holds it back until the record is
@@ -112,25 +146,4 @@ func (l *link) sayConnack(present, assigned bool) {
 	l.open = true
 	l.end.opened = true
 	l.say(mqtt.AppendConnackPacket(nil, l.version, o))
-}
-
-// owe publishes a will, once the record says that it is gone; cl.mu is held.
-func (cl *client) owe(will *session.Will) {
-	if will == nil {
-		return
-	}
-	m := newMessage(*will.Message(cl.id, time.Now()))
-	published := func(err error) {
-		if err != nil {
-			cl.b.log.Error("will not published", "client_id", cl.id, "err", err)
-		}
-	}
-	publish := func(error) { // better twice after a crash than never
-		cl.b.writes.Go(func() { cl.b.publish(m, "", published) })
-	}
-	if cl.ses.Persistent() {
-		cl.save(publish)
-		return
-	}
-	publish(nil)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -94,10 +93,8 @@ func (l *link) over(err error) {
 		l.c.Lost(now) // no more than a formality after DISCONNECT
 	}
 	cl.link = nil
-	cl.online.Store(false)
-	if subs := cl.ses.Subscriptions(); !leaving && l.b.othersShare(subs) {
-		cl.passOn(slices.Clone(subs), cl.ses.TakeShared(false))
-	}
+	cl.setOnline(false)
+	cl.giveBack(false)
 	cl.ses.Unload()
 	cl.schedule(now)
 	cl.settle()

@@ -47,12 +47,21 @@ func (m *matching) release() {
 }
 
 // fanOut gives a message to all sessions that it is for, each once, whatever
-// number of their subscriptions match, and to one member of each group.
+// number of their subscriptions match, and to the groups that this node deals for.
 func (b *Broker) fanOut(m *session.Message, r session.Ref) {
 	found := matchings.Get().(*matching)
 	defer found.release()
+	b.deal(found, &b.tree, m, func(cl *client, subs []*session.Subscription) { b.give(m, r, cl, subs) })
+	for _, g := range found.groups {
+		b.found(g, m, r)
+	}
+}
+
+// deal calls give for each client that a tree leads to, with the subscriptions
+// that match. The groups are left in found.
+func (b *Broker) deal(found *matching, tree *tree, m *session.Message, give func(*client, []*session.Subscription)) {
 	found.name = append(found.name[:0], m.Topic...)
-	b.tree.Match(found.name, found.visit)
+	tree.Match(found.name, found.visit)
 	hits := found.hits
 	if len(hits) > 1 {
 		slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.cl.number, b.cl.number) })
@@ -63,26 +72,23 @@ func (b *Broker) fanOut(m *session.Message, r session.Ref) {
 		for ; i < len(hits) && hits[i].cl == cl; i++ {
 			found.subs = append(found.subs, hits[i].sub)
 		}
-		b.give(m, r, cl, found.subs)
-	}
-	if b.shares.done(r) {
-		return
-	}
-	for _, g := range found.groups {
-		if cl, sub := g.pick(); cl != nil {
-			found.subs = append(found.subs[:0], sub)
-			b.give(m, r, cl, found.subs)
-		}
+		give(cl, found.subs)
 	}
 }
 
-// give queues a message for one client.
+// give queues a message for one client, unless a train brings it.
 func (b *Broker) give(m *session.Message, r session.Ref, cl *client, subs []*session.Subscription) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.ses == nil {
+	if cl.ses == nil || cl.train.takes(r) {
 		return
 	}
+	cl.offer(m, r, subs)
+}
+
+// offer queues a message for the session if the subscriptions want it; cl.mu is
+// held.
+func (cl *client) offer(m *session.Message, r session.Ref, subs []*session.Subscription) {
 	d, ok := cl.ses.Merge(m, r, subs...)
 	if !ok {
 		return
@@ -94,11 +100,8 @@ func (b *Broker) give(m *session.Message, r session.Ref, cl *client, subs []*ses
 }
 
 // queue gives a delivery to the session and wakes its writer; cl.mu is held.
-func (cl *client) queue(d session.Delivery) {
-	if d.Shared && d.Ref.Seq != 0 {
-		cl.holdShared(d.Ref)
-	}
-	cl.ses.Queue(d, time.Now())
+func (cl *client) queue(d session.Delivery) session.Verdict {
+	verdict := cl.ses.Queue(d, time.Now())
 	switch {
 	case cl.link != nil:
 		cl.link.kick()
@@ -107,4 +110,5 @@ func (cl *client) queue(d session.Delivery) {
 	}
 	cl.settle()
 	cl.b.stats.drop(cl.ses.TakeDrops())
+	return verdict
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,63 @@ type node struct {
 	stop   func()
 	crash  func() // as if the process were killed
 	ends   chan End
+
+	// Of a node of a cluster:
+	cluster *cluster.MemoryCluster
+	name    string
+	peers   *cluster.MemoryPeers
+}
+
+// newCluster gives nodes that share one store.
+func newCluster(t *testing.T, size int, setups ...func(*Options)) []*node {
+	t.Helper()
+	c := cluster.NewMemoryCluster(cluster.MemoryOptions{})
+	t.Cleanup(func() { c.Close() })
+	nodes := make([]*node, size)
+	for i := range nodes {
+		n := &node{t: t, store: c.Memory, cluster: c, name: string(rune('a' + i))}
+		nodes[i] = n
+		n.join(size, setups...)
+		t.Cleanup(func() { n.stop() })
+	}
+	for _, n := range nodes {
+		n.sees(size)
+	}
+	return nodes
+}
+
+// sees waits until the node sees so many nodes.
+func (n *node) sees(count int) {
+	n.t.Helper()
+	eventually(n.t, n.name+" sees the others", func() bool { return len(n.b.view.Load().Nodes) == count })
+}
+
+// join starts a node of a cluster; after stop or crash it is a restart.
+func (n *node) join(size int, setups ...func(*Options)) {
+	n.t.Helper()
+	peers := n.cluster.Join(n.name, size)
+	n.peers = peers
+	n.start(append(setups, func(o *Options) { o.Peers, o.AnnounceNode = peers, true })...)
+	stop, crash := n.stop, n.crash
+	leave := sync.OnceFunc(func() { n.cluster.Leave(peers) })
+	n.stop = func() {
+		leave()
+		stop()
+	}
+	n.crash = func() { // nothing of its end is heard by others
+		leave()
+		crash()
+	}
+}
+
+// places are the three nodes that a test's clients connect to: one thrice, or
+// three of a cluster.
+func places(t *testing.T, f func(*testing.T, [3]*node)) {
+	t.Run("one node", func(t *testing.T) {
+		n := newNode(t)
+		f(t, [3]*node{n, n, n})
+	})
+	t.Run("three nodes", func(t *testing.T) { f(t, [3]*node(newCluster(t, 3))) })
 }
 
 // ends is an Observer that keeps what happened.
@@ -81,12 +139,12 @@ type mortalRecords struct {
 	dead *atomic.Bool
 }
 
-func (m mortalRecords) Put(key string, value []byte, expected cluster.Revision, ttl time.Duration, done func(cluster.Revision, error)) {
+func (m mortalRecords) Put(key string, value []byte, expected cluster.Revision, done func(cluster.Revision, error)) {
 	if m.dead.Load() {
 		go done(cluster.None, cluster.ErrClosed)
 		return
 	}
-	m.Records.Put(key, value, expected, ttl, done)
+	m.Records.Put(key, value, expected, done)
 }
 
 func (m mortalRecords) Delete(key string, expected cluster.Revision, done func(error)) {
@@ -325,7 +383,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func (n *node) records(b cluster.Bucket) (count int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	_ = n.store.Records(b).Watch(ctx, func(r cluster.Record) {
-		if r.Gone == cluster.Kept && r.Key != sharesKey {
+		if !r.Gone {
 			count++
 		}
 	}, cancel)

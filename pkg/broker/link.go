@@ -40,10 +40,10 @@ type link struct {
 
 	stopFetch context.CancelFunc // of messages from the store; nil while there is none
 
-	twos    []two // QoS 2 messages of the client on their way into the store
-	storing bool  // a goroutine brings them there
-	pending int   // messages of QoS 1 and 2 that are not stored yet
-	bytes   int   // of these
+	lined   []waitingPublish // messages of the client that something has to happen before
+	storing bool             // a goroutine brings them into the store
+	pending int              // messages of QoS 1 and 2 that are not stored yet
+	bytes   int              // of these
 
 	// closing: nothing goes out after what is in control, and nothing that comes
 	// counts. cl.mu is held when it is set.
@@ -71,7 +71,7 @@ func (l *link) pace() {
 func (l *link) count(m *session.Message, by int) {
 	l.pending += by
 	l.bytes += by * (len(m.Topic) + len(m.Payload) + len(m.Properties))
-	l.room.Signal()
+	l.room.Broadcast()
 }
 
 // say queues a packet that is not a message; cl.mu is held.
@@ -94,12 +94,15 @@ func (l *link) kick() {
 // bye ends the connection from our side, telling a 5.0 client why, but never
 // before its CONNACK [MQTT-3.14.0-1]; cl.mu is held. Until the peer is gone, or
 // a short patience over, its bytes are read and thrown away.
-func (l *link) bye(reason mqtt.Reason, why Why) {
+func (l *link) bye(reason mqtt.Reason, why Why) { l.byeTo(reason, why, nil) }
+
+// byeTo is bye with properties in the DISCONNECT.
+func (l *link) byeTo(reason mqtt.Reason, why Why, say mqtt.Properties) {
 	if l.closing.Load() {
 		return
 	}
 	if l.version == mqtt.V5 && (l.greeted || len(l.control) > 0) {
-		l.control = mqtt.AppendDisconnect(l.control, mqtt.V5, reason)
+		l.control = mqtt.AppendDisconnectPacket(l.control, mqtt.V5, mqtt.Disconnect{Reason: reason, Properties: say})
 	}
 	l.told, l.why = reason, why
 	l.hangUp()
@@ -111,6 +114,6 @@ func (l *link) hangUp() {
 	if l.stopFetch != nil {
 		l.stopFetch()
 	}
-	l.room.Signal()
+	l.room.Broadcast()
 	l.kick()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
@@ -16,6 +17,13 @@ import (
 // publications that are not at their end, retained messages; then it reads the
 // log from the place of the session that is furthest behind.
 func (b *Broker) load(ctx, work context.Context) error {
+	known := make(chan struct{})
+	b.working.Go(func() { b.watchDealer(work, sync.OnceFunc(func() { close(known) })) })
+	select {
+	case <-known:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	lowest, err := b.loadSessions(ctx)
 	if err != nil {
 		return err
@@ -48,7 +56,7 @@ func (b *Broker) each(parent context.Context, bucket cluster.Bucket, f func(clus
 	defer enough()
 	var fault error
 	err := b.store.Records(bucket).Watch(ctx, func(r cluster.Record) {
-		if fault == nil && r.Gone == cluster.Kept {
+		if fault == nil && !r.Gone {
 			fault = f(r)
 		}
 	}, enough)
@@ -66,23 +74,17 @@ func (b *Broker) each(parent context.Context, bucket cluster.Bucket, f func(clus
 func (b *Broker) loadSessions(ctx context.Context) (lowest []uint64, err error) {
 	now := time.Now()
 	err = b.each(ctx, cluster.Sessions, func(r cluster.Record) error {
-		if r.Key == sharesKey {
-			b.shares.load(r.Value)
-			return nil
-		}
-		rec, err := session.ParseRecord(r.Value)
+		owner, rec, err := parseSession(r)
 		if err != nil {
-			return fmt.Errorf("session record %s: %w", r.Key, err)
+			return err
+		}
+		if b.clustered() && owner.node != b.o.Node {
+			return nil
 		}
 		cl := b.client(rec.ClientID)
 		cl.mu.Lock()
 		defer cl.mu.Unlock()
-		cl.record.revision, cl.record.needs = r.Revision, rec.Needs()
-		b.shares.remember(&rec)
-		cl.ses = session.Restore(rec, &b.o.Limits, now)
-		for _, sub := range cl.ses.Subscriptions() {
-			b.add(cl, sub)
-		}
+		cl.restore(rec, owner, r.Revision, now)
 		for shard, seq := range rec.Cursors {
 			for len(lowest) <= shard {
 				lowest = append(lowest, seq)
@@ -91,12 +93,31 @@ func (b *Broker) loadSessions(ctx context.Context) (lowest []uint64, err error) 
 		}
 		return nil
 	})
-	for shard, seq := range b.shares.from {
-		if shard < len(lowest) {
-			lowest[shard] = min(lowest[shard], seq)
-		}
-	}
 	return lowest, err
+}
+
+// parseSession reads the record of a session.
+func parseSession(r cluster.Record) (ownership, session.Record, error) {
+	owner, rest, err := parseOwnership(r.Value)
+	if err != nil {
+		return owner, session.Record{}, fmt.Errorf("session record %s: %w", r.Key, err)
+	}
+	rec, err := session.ParseRecord(rest)
+	if err != nil {
+		return owner, rec, fmt.Errorf("session record %s: %w", r.Key, err)
+	}
+	return owner, rec, nil
+}
+
+// restore brings a session into memory as its record has it; cl.mu is held.
+func (cl *client) restore(rec session.Record, owner ownership, revision cluster.Revision, now time.Time) {
+	cl.record.revision, cl.record.owner, cl.record.needs = revision, owner, rec.Needs()
+	cl.known = true
+	cl.ses = session.Restore(rec, &cl.b.o.Limits, now)
+	for _, sub := range cl.ses.Subscriptions() {
+		cl.b.add(cl, sub)
+	}
+	cl.bringShared()
 }
 
 func (b *Broker) loadInbound(ctx context.Context) error {
@@ -105,22 +126,33 @@ func (b *Broker) loadInbound(ctx context.Context) error {
 		byKey[cl.key] = cl
 	}
 	return b.each(ctx, cluster.Inbound2, func(r cluster.Record) error {
-		key, number, _ := strings.Cut(r.Key, ".")
-		id, err := strconv.ParseUint(number, 10, 16)
-		cl := byKey[key]
-		if err != nil || cl == nil { // of a session that is no more
+		key, _, _ := strings.Cut(r.Key, "/")
+		switch cl := byKey[key]; {
+		case cl != nil:
+			cl.mu.Lock()
+			defer cl.mu.Unlock()
+			return cl.remember(r)
+		case !b.clustered(): // of a session that is no more
 			b.store.Records(cluster.Inbound2).Delete(r.Key, cluster.Any, func(error) {})
-			return nil
 		}
-		cl.mu.Lock()
-		defer cl.mu.Unlock()
-		if cl.inbound == nil {
-			cl.inbound = make(map[uint16]inbound)
-		}
-		cl.inbound[uint16(id)] = inbound{name: string(r.Value), recorded: true}
-		cl.ses.Remember(uint16(id))
 		return nil
 	})
+}
+
+// remember takes the record of a QoS 2 publication of the client that is not at
+// its end; cl.mu is held.
+func (cl *client) remember(r cluster.Record) error {
+	_, number, _ := strings.Cut(r.Key, "/")
+	id, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return fmt.Errorf("record %s of a QoS 2 publication: %w", r.Key, err)
+	}
+	if cl.inbound == nil {
+		cl.inbound = make(map[uint16]inbound)
+	}
+	cl.inbound[uint16(id)] = inbound{name: string(r.Value), recorded: true}
+	cl.ses.Remember(uint16(id))
+	return nil
 }
 
 // follow tails one shard; it returns when what was there at its start is fanned
@@ -134,12 +166,16 @@ func (b *Broker) follow(ctx, work context.Context, shard int, lowest []uint64) e
 	if shard < len(lowest) {
 		from = min(max(lowest[shard]+1, first), last+1)
 	}
+	b.shards[shard].begun.Store(from - 1)
 	b.shards[shard].dealt.Store(from - 1)
 	caught := make(chan struct{})
 	failed := make(chan error, 1)
 	b.working.Go(func() {
 		err := b.store.Tail(work, shard, from, func(p cluster.Pos, m *cluster.Message) {
-			b.fanOut(fromStore(m), session.Ref{Shard: p.Shard, Seq: p.Seq})
+			b.shards[shard].begun.Store(p.Seq)
+			if m != nil {
+				b.fanOut(fromStore(m), session.Ref{Shard: p.Shard, Seq: p.Seq})
+			}
 			b.shards[shard].deal(p.Seq)
 		}, func() { close(caught) })
 		if err != nil && work.Err() == nil {

@@ -51,6 +51,12 @@ type Options struct {
 	AnnounceNode bool
 	// Store has to take messages and records of LargestRecord bytes.
 	Store cluster.Store
+	// Redirect is the Server Reference that 5.0 clients get when the node lets
+	// them go, such as the host of a load balancer; empty tells them of none.
+	Redirect string
+	// Peers are the other nodes of the cluster; nil for a node that is alone. Node
+	// is the name that it has among them.
+	Peers cluster.Peers
 
 	// MaxTopicLength bounds topic names and filters, in bytes. A longer name is
 	// answered 0x90 (5.0) or ends the connection (3.x).
@@ -109,6 +115,9 @@ func (noObserver) Ended(End)                     {}
 
 func (o Options) withDefaults() Options {
 	o.Node = cmp.Or(o.Node, "broker")
+	if o.Peers != nil {
+		o.Node = o.Peers.Node()
+	}
 	o.MaxTopicLength = cmp.Or(o.MaxTopicLength, DefaultMaxTopicLength)
 	o.Limits.MaximumPacketSize = cmp.Or(o.Limits.MaximumPacketSize, DefaultMaxPacketSize)
 	o.Limits.ReceiveMaximum = cmp.Or(o.Limits.ReceiveMaximum, math.MaxUint16) // which is what zero means there

@@ -63,8 +63,7 @@ func (p promises) redeem() {
 }
 
 // takers are the clients whose sessions may have to keep a message, each once.
-// Of a group those that could have their turn: whose it is, is known only when
-// the message comes back from the log.
+// Of a shared subscription nobody: a message waits in the log for its member.
 func (l *link) takers(name []byte) []*client {
 	found := matchings.Get().(*matching)
 	defer found.release()
@@ -75,24 +74,8 @@ func (l *link) takers(name []byte) []*client {
 			all = append(all, h.cl)
 		}
 	}
-	for _, g := range found.groups {
-		all = g.appendTakers(all)
-	}
 	slices.SortFunc(all, func(a, b *client) int { return cmp.Compare(a.number, b.number) })
 	return slices.Compact(all)
-}
-
-// appendTakers appends the members that pick chooses from.
-func (g *group) appendTakers(all []*client) []*client {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	online := slices.ContainsFunc(g.members, func(m member) bool { return m.cl.online.Load() })
-	for _, m := range g.members {
-		if m.sub.QoS > 0 && (!online || m.cl.online.Load()) {
-			all = append(all, m.cl)
-		}
-	}
-	return all
 }
 
 // noRoom answers for a PUBLISH that has had no promise. One from before a restart

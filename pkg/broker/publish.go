@@ -1,10 +1,7 @@
 package broker
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,6 +22,14 @@ func (l *link) takePublish(b []byte) error {
 	}
 	if p.HasSubscriptionID {
 		return &mqtt.PacketError{Type: mqtt.TypePublish, Reason: mqtt.ProtocolError, Detail: "Subscription Identifier from a client [MQTT-3.3.4-6]"}
+	}
+	l.cl.mu.Lock()
+	l.pace()
+	l.cl.mu.Unlock()
+	if p.QoS > 0 {
+		if err := l.certain(); err != nil {
+			return err
+		}
 	}
 	t, record, err := l.admit(&p)
 	switch {
@@ -47,7 +52,9 @@ func (l *link) admit(p *mqtt.Publish) (t two, record bool, err error) {
 	cl := l.cl
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	l.pace()
+	if l.closing.Load() || cl.link != l {
+		return two{}, false, errSentAway
+	}
 	name, err := l.c.Topic(p.Topic, p.TopicAlias)
 	if err != nil {
 		return two{}, false, err
@@ -141,10 +148,11 @@ func (b *Broker) publish(m *session.Message, name string, done func(error)) {
 			b.retain(m, func(error) {})
 		}
 		b.fanOut(m, session.Ref{})
+		b.cast(m)
 		done(nil)
 		return
 	}
-	if m.Retain {
+	if m.Retain && !b.clustered() {
 		done = b.afterRetained(m, done)
 	}
 	begun := time.Now()
@@ -173,7 +181,7 @@ func (b *Broker) afterRetained(m *session.Message, done func(error)) func(error)
 
 // store1 stores a QoS 1 message and answers with PUBACK.
 func (l *link) store1(t two) {
-	l.b.publish(t.m, "", func(err error) {
+	stored := func(err error) {
 		t.room.redeem()
 		l.cl.mu.Lock()
 		defer l.cl.mu.Unlock()
@@ -181,7 +189,17 @@ func (l *link) store1(t two) {
 		if l.c.Acked() {
 			l.acknowledge(mqtt.TypePuback, t.id, err)
 		}
-	})
+	}
+	retained := l.retainFirst(t.m)
+	l.cl.mu.Lock()
+	queue := retained != nil || l.storing
+	if queue {
+		l.line(waitingPublish{m: t.m, first: [2]<-chan error{retained}, stored: stored})
+	}
+	l.cl.mu.Unlock()
+	if !queue {
+		l.b.publish(t.m, "", stored)
+	}
 }
 
 // acknowledge answers for a message that was stored, or tells why it was not:
@@ -208,157 +226,9 @@ func isRefusal(err error) bool {
 
 // two is a publication on its way into the store; what only QoS 2 has is last.
 type two struct {
-	m        *session.Message
-	id       uint16
-	room     promises // for it in the sessions that it is for
-	name     string   // its DedupID
-	ses      *session.Session
-	recorded chan error // gets the outcome of writing its record
-}
-
-// nameInbound gives a QoS 2 publication the name under which the store takes it
-// once: after a restart, redo, the one it had. record says that it has to be
-// recorded. cl.mu is held.
-func (cl *client) nameInbound(id uint16, redo bool) (name string, record bool) {
-	in := cl.inbound[id]
-	if redo && in.name != "" {
-		return in.name, false
-	}
-	in = inbound{name: newDedupID(), recorded: in.recorded || cl.ses.Persistent()}
-	if cl.inbound == nil {
-		cl.inbound = make(map[uint16]inbound)
-	}
-	cl.inbound[id] = in
-	return in.name, cl.ses.Persistent()
-}
-
-// store2 stores a QoS 2 message: first the record of its identifier, so that
-// the same PUBLISH after a crash is known for what it is, then the message under
-// the name that the record gives it. PUBREC follows.
-func (l *link) store2(t two, record bool) {
-	t.recorded = make(chan error, 1)
-	if record {
-		l.b.store.Records(cluster.Inbound2).Put(inboundKey(l.cl.key, t.id), []byte(t.name), cluster.Any, 0,
-			func(_ cluster.Revision, err error) { t.recorded <- err })
-	} else {
-		t.recorded <- nil
-	}
-	l.cl.mu.Lock()
-	defer l.cl.mu.Unlock()
-	l.twos = append(l.twos, t)
-	if !l.storing {
-		l.storing = true
-		l.b.serving.Go(l.storeTwos)
-	}
-}
-
-// storeTwos appends QoS 2 messages in the order in which they came, each when
-// its record is durable, and ends when there are no more.
-func (l *link) storeTwos() {
-	for {
-		l.cl.mu.Lock()
-		if len(l.twos) == 0 {
-			l.twos, l.storing = nil, false
-			l.cl.mu.Unlock()
-			return
-		}
-		t := l.twos[0]
-		l.twos[0] = two{}
-		l.twos = l.twos[1:]
-		l.cl.mu.Unlock()
-		if err := <-t.recorded; err != nil {
-			l.stored(t, err)
-			continue
-		}
-		l.b.publish(t.m, t.name, func(err error) { l.stored(t, err) })
-	}
-}
-
-// stored answers for a QoS 2 message, on whichever connection its client waits.
-// One whose outcome nobody knows keeps its name, for its client to try again.
-func (l *link) stored(t two, err error) {
-	t.room.redeem()
-	cl := l.cl
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	l.count(t.m, -1)
-	reason := mqtt.Success
-	if err != nil {
-		reason = mqtt.QuotaExceeded
-	}
-	c := t.ses.Stored(t.id, reason)
-	if err != nil && cl.ses == t.ses {
-		if isRefusal(err) {
-			cl.inbound[t.id] = inbound{recorded: cl.inbound[t.id].recorded}
-		} else {
-			cl.ses.Remember(t.id)
-		}
-	}
-	if c != nil && cl.link != nil && cl.link.c == c {
-		cl.link.acknowledge(mqtt.TypePubrec, t.id, err)
-	}
-}
-
-// release ends a QoS 2 message: PUBCOMP once its record is gone.
-func (l *link) release(id uint16) error {
-	cl := l.cl
-	cl.mu.Lock()
-	what, err := l.c.Pubrel(id)
-	if err == nil && what == session.Unknown {
-		l.answer(mqtt.TypePubcomp, id, mqtt.PacketIdentifierNotFound)
-	}
-	if err != nil || what != session.Forget {
-		cl.mu.Unlock()
-		return err
-	}
-	ses, recorded := cl.ses, cl.inbound[id].recorded
-	cl.mu.Unlock()
-	forgotten := func(err error) { cl.forgotten(ses, id, err) }
-	if recorded {
-		l.b.store.Records(cluster.Inbound2).Delete(inboundKey(cl.key, id), cluster.Any, forgotten)
-	} else {
-		forgotten(nil)
-	}
-	return nil
-}
-
-// forgotten answers PUBREL. A record that may be there still keeps its
-// identifier in use, and the client tries again.
-func (cl *client) forgotten(ses *session.Session, id uint16, err error) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	c := ses.Forgotten(id)
-	if cl.ses == ses {
-		if err != nil {
-			ses.Remember(id)
-		} else {
-			delete(cl.inbound, id)
-		}
-	}
-	if c == nil || cl.link == nil || cl.link.c != c {
-		return
-	}
-	if err != nil {
-		cl.link.bye(mqtt.ServerBusy, SentAway)
-		return
-	}
-	cl.link.answer(mqtt.TypePubcomp, id, mqtt.Success)
-}
-
-// removeInbound removes the record of a QoS 2 publication of a session that is
-// over.
-func (b *Broker) removeInbound(client string, id uint16) {
-	b.store.Records(cluster.Inbound2).Delete(inboundKey(client, id), cluster.Any, func(err error) {
-		if err != nil {
-			b.log.Warn("record of a QoS 2 publication not removed", "key", inboundKey(client, id), "err", err)
-		}
-	})
-}
-
-func inboundKey(client string, id uint16) string { return fmt.Sprintf("%s.%d", client, id) }
-
-func newDedupID() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	m    *session.Message
+	id   uint16
+	room promises // for it in the sessions that it is for
+	name string   // its DedupID
+	ses  *session.Session
 }

@@ -143,6 +143,23 @@ func (b *Broker) retain(m *session.Message, done func(error)) {
 	})
 }
 
+// syncRetained waits until this node knows what other nodes' clients have
+// retained by now: whoever was answered there can rely on what a subscriber gets
+// here. Without an answer in time, what is known has to do.
+func (b *Broker) syncRetained() {
+	if !b.clustered() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.work, retainedTimeout)
+	defer cancel()
+	if err := b.store.SyncRetained(ctx); err != nil && b.work.Err() == nil {
+		b.log.Warn("retained messages may be behind those of other nodes", "err", err)
+	}
+}
+
+// retainedTimeout bounds the wait for that.
+const retainedTimeout = 3 * time.Second
+
 // watchRetained loads all retained messages and goes on to follow their changes.
 func (b *Broker) watchRetained(ctx, work context.Context) error {
 	loaded := make(chan struct{})

@@ -11,28 +11,26 @@ import (
 )
 
 const (
+	// mostConflicts is how often a record is tried again that has changed while
+	// it was written.
+	mostConflicts = 8
 	// recordTimeout bounds reading a record again.
 	recordTimeout = 3 * time.Second
 	// flushWidth is how many records are on their way at once at a checkpoint.
 	flushWidth = 1024
-	// trimEvery is how often the log is cut below the oldest place that a session
-	// still needs.
-	trimEvery = 30 * time.Second
-	// staleAfter is how far the place that a record needs may be behind the
-	// session's own, in sequence numbers, before the record is written for that
-	// alone.
-	staleAfter = 1 << 26
 )
 
 // record is where a client's record in the store stands.
 type record struct {
-	revision cluster.Revision // of what is there; None for nothing
-	unsure   bool             // the last write failed, and may have happened
-	needs    []uint64         // by shard, where the log has to begin for what is there
-	writing  bool
-	urgent   bool          // what is being written, packets wait for
-	now      []func(error) // wait for the write under way
-	next     []func(error) // wait for one that has not begun
+	revision  cluster.Revision // of what is there; None for nothing
+	owner     ownership        // that it names
+	unsure    bool             // the last write failed, and may have happened
+	conflicts int              // writes in a row that met another revision
+	needs     []uint64         // by shard, where the log has to begin for what is there
+	writing   bool
+	urgent    bool          // what is being written, packets wait for
+	now       []func(error) // wait for the write under way
+	next      []func(error) // wait for one that has not begun
 }
 
 // save writes the client's record; then is called, without the lock, when all
@@ -56,17 +54,24 @@ func (cl *client) begin() {
 // session left.
 func (cl *client) write() {
 	cl.mu.Lock()
+	cl.settleShared()
 	r := &cl.record
 	r.now, r.next = r.next, nil
+	if cl.lost {
+		cl.mu.Unlock()
+		cl.written(saved{}, errLost)
+		return
+	}
 	orphans, cleared := cl.orphans, cl.cleared
 	cl.orphans, cl.cleared = nil, nil
 	var snapshot session.Record
-	kept := cl.ses != nil && cl.ses.Persistent()
+	kept := cl.ses != nil && cl.recorded()
 	if cl.ses != nil {
 		r.urgent = kept && cl.ses.Checkpoint() == session.First
 		snapshot = cl.ses.Snapshot(cl.b.tail())
 	}
 	revision, unsure := r.revision, r.unsure
+	owner := cl.nextOwner()
 	cl.mu.Unlock()
 
 	for _, id := range orphans {
@@ -75,30 +80,90 @@ func (cl *client) write() {
 	if cleared != nil {
 		close(cleared)
 	}
+	if unsure {
+		var err error
+		if revision, err = cl.examine(owner); err != nil {
+			cl.written(saved{}, err)
+			return
+		}
+	}
 	records := cl.b.store.Records(cluster.Sessions)
 	switch {
 	case kept:
-		if unsure {
-			var err error
-			if revision, err = cl.b.revision(cl.key); err != nil {
-				cl.written(cluster.None, nil, err)
-				return
-			}
-		}
 		needs := snapshot.Needs()
-		records.Put(cl.key, snapshot.Append(nil), revision, 0, func(revision cluster.Revision, err error) {
-			cl.written(revision, needs, err)
+		records.Put(cl.key, snapshot.Append(owner.append(nil)), revision, func(revision cluster.Revision, err error) {
+			cl.written(saved{revision, owner, needs}, err)
 		})
-	case revision != cluster.None || unsure:
-		records.Delete(cl.key, cluster.Any, func(err error) { cl.written(cluster.None, nil, err) })
+	case revision != cluster.None:
+		records.Delete(cl.key, revision, func(err error) { cl.written(saved{}, err) })
 	default: // a session that ends with its connection has no record, nor has none at all
-		cl.written(cluster.None, nil, nil)
+		cl.written(saved{}, nil)
 	}
+}
+
+// recorded says that the session has a record: if it can outlive its connection,
+// or has to say what its client has of shared subscriptions, and in a cluster each,
+// so that there is one owner. cl.mu is held.
+func (cl *client) recorded() bool {
+	return cl.b.clustered() || cl.ses.Persistent() || cl.ses.OwesShared()
+}
+
+// saved is what a write has left in the store.
+type saved struct {
+	revision cluster.Revision
+	owner    ownership
+	needs    []uint64
+}
+
+// nextOwner is whom the next record names: this node, in an epoch of its own if
+// the session comes from another. cl.mu is held.
+func (cl *client) nextOwner() ownership {
+	o := cl.record.owner
+	if o.node != cl.b.o.Node {
+		o = ownership{cl.b.o.Node, o.epoch + 1}
+	}
+	return o
+}
+
+// errLost says that another node has the session.
+var errLost = errors.New("the session is on another node")
+
+// examine reads the record after a write that failed: it may have happened, or
+// the record may be another node's by now. next is what our write would say.
+func (cl *client) examine(next ownership) (cluster.Revision, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	r, err := cl.b.store.Records(cluster.Sessions).Get(ctx, cl.key)
+	cl.mu.Lock()
+	known := cl.record
+	cl.mu.Unlock()
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		if known.revision != cluster.None && cl.b.clustered() && cl.holds() {
+			return cluster.None, errLost // another node has ended it
+		}
+		return cluster.None, nil
+	case err != nil:
+		return cluster.None, err
+	case !cl.b.clustered() || r.Revision == known.revision:
+		return r.Revision, nil
+	}
+	if is, _, err := parseOwnership(r.Value); err != nil || is != next {
+		return cluster.None, errors.Join(errLost, err)
+	}
+	return r.Revision, nil
+}
+
+// holds says that there is a session to be lost.
+func (cl *client) holds() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.ses != nil
 }
 
 // written takes the outcome of a write, and begins the next one if somebody
 // waits for it.
-func (cl *client) written(revision cluster.Revision, needs []uint64, err error) {
+func (cl *client) written(s saved, err error) {
 	defer cl.b.writes.Done()
 	cl.mu.Lock()
 	r := &cl.record
@@ -107,13 +172,28 @@ func (cl *client) written(revision cluster.Revision, needs []uint64, err error) 
 		urgency = session.First
 	}
 	r.now, r.writing, r.urgent = nil, false, false
-	if err == nil {
-		r.revision, r.needs, r.unsure = revision, needs, false
-	} else {
+	switch {
+	case err == nil:
+		cl.adopted = false
+		r.revision, r.owner, r.needs, r.unsure, r.conflicts = s.revision, s.owner, s.needs, false, 0
+	case errors.Is(err, errLost):
+		waiting, r.next = append(waiting, r.next...), nil
+		cl.lose()
+	case errors.Is(err, cluster.ErrConflict) && r.conflicts < mostConflicts:
+		// Look who has written it, and try again if that was ourselves. The engine
+		// also says it now and then where nobody has.
+		r.conflicts++
+		r.unsure = true
+		if cl.ses != nil {
+			cl.ses.Touch(urgency)
+		}
+		r.next = append(waiting, r.next...)
+		waiting = nil
+	default:
 		if !r.unsure {
 			cl.b.log.Error("session record not written, trying again", "client_id", cl.id, "err", err)
 		}
-		r.unsure = true
+		r.unsure, r.conflicts = true, 0
 		if cl.ses != nil {
 			cl.ses.Touch(urgency)
 		}
@@ -122,24 +202,13 @@ func (cl *client) written(revision cluster.Revision, needs []uint64, err error) 
 	switch {
 	case len(r.next) > 0:
 		cl.begin()
-	case err == nil && cl.ses == nil && cl.link == nil:
+	case (err == nil || errors.Is(err, errLost)) && cl.ses == nil && cl.link == nil:
 		cl.forget()
 	}
 	cl.mu.Unlock()
 	for _, f := range waiting {
 		f(err)
 	}
-}
-
-// revision reads a record's.
-func (b *Broker) revision(key string) (cluster.Revision, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
-	defer cancel()
-	r, err := b.store.Records(cluster.Sessions).Get(ctx, key)
-	if errors.Is(err, cluster.ErrNotFound) {
-		return cluster.None, nil
-	}
-	return r.Revision, err
 }
 
 // saveSoon lets the checkpoint loop write the record; cl.mu is held.
@@ -163,7 +232,7 @@ func (b *Broker) checkpoints(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			b.flush()
-			b.saveShares()
+			b.leaveDeals()
 			return
 		case <-tick.C:
 			b.flush()
@@ -171,6 +240,8 @@ func (b *Broker) checkpoints(ctx context.Context) {
 			for i := range b.shards {
 				b.shards[i].sweep()
 			}
+		case <-b.saveNow:
+			b.saveShares()
 		case <-trim.C:
 			b.trim(ctx)
 		}
@@ -202,52 +273,6 @@ func (b *Broker) flush() {
 		cl.mu.Unlock()
 	}
 	all.Wait()
-}
-
-// trim is the janitor: what no session can need any more leaves the log. What
-// counts are the records that are durable, for it is them that a restart reads.
-func (b *Broker) trim(ctx context.Context) {
-	tail := b.tail() // before the sessions are looked at: later ones begin above
-	first := b.shares.needs(tail)
-	for _, cl := range b.all() {
-		cl.mu.Lock()
-		for shard, seq := range cl.needs(tail) {
-			if shard < len(first) {
-				first[shard] = min(first[shard], seq)
-			}
-		}
-		cl.mu.Unlock()
-	}
-	for shard, seq := range first {
-		if err := b.store.Trim(ctx, shard, seq); err != nil && !errors.Is(err, context.Canceled) {
-			b.log.Warn("log not trimmed", "shard", shard, "err", err)
-		}
-	}
-}
-
-// needs gives for each shard where the log has to begin for this client; nil
-// for one that needs nothing. A record that is far behind only because nothing
-// came for its session is written anew. cl.mu is held.
-func (cl *client) needs(tail []uint64) []uint64 {
-	persistent := cl.ses != nil && cl.ses.Persistent()
-	if cl.record.needs == nil {
-		if !persistent {
-			return nil
-		}
-		unsaved := cl.ses.Checkpoint()
-		snapshot := cl.ses.Snapshot(tail)
-		cl.ses.Touch(unsaved)
-		return snapshot.Needs()
-	}
-	if persistent {
-		for shard, seq := range cl.ses.Cursors(tail) {
-			if shard < len(cl.record.needs) && seq > cl.record.needs[shard]+staleAfter {
-				cl.ses.Touch(session.Soon)
-			}
-		}
-		cl.settle()
-	}
-	return cl.record.needs
 }
 
 func (b *Broker) all() []*client {

@@ -11,6 +11,7 @@ import (
 // Wills are not published: the sessions go on when the broker is back. It
 // returns ctx's error if connections had to be cut.
 func (b *Broker) Shutdown(ctx context.Context) error {
+	defer b.CancelDrain() // whoever starts one from here on is refused
 	b.mu.Lock()
 	b.draining = true
 	for l := range b.sockets {
@@ -22,7 +23,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	for _, l := range links {
-		l.sendAway()
+		l.sendAway(mqtt.ServerShuttingDown)
 	}
 	over := make(chan struct{})
 	go func() {
@@ -42,6 +43,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
 	}
+	b.released.stop()
 	b.working.Wait()
 	b.writes.Wait()
 	for _, cl := range b.all() {
@@ -55,12 +57,12 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 }
 
 // sendAway ends a connection, whether or not its CONNECT has come.
-func (l *link) sendAway() {
+func (l *link) sendAway(reason mqtt.Reason) {
 	if !l.joined.Load() {
 		_ = l.socket.Close()
 		return
 	}
 	l.cl.mu.Lock()
 	defer l.cl.mu.Unlock()
-	l.bye(mqtt.ServerShuttingDown, SentAway)
+	l.bye(reason, SentAway)
 }

@@ -15,6 +15,7 @@ func (l *link) takeSubscribe(b []byte) error {
 	if err != nil {
 		return err
 	}
+	refused := l.announce(p)
 	cl := l.cl
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -26,6 +27,10 @@ func (l *link) takeSubscribe(b []byte) error {
 	var wanted []*session.Subscription // whose retained messages are to be sent
 	for s := range p.Subscriptions.All() {
 		filter := string(s.Filter)
+		if refused[filter] {
+			codes = append(codes, l.failure(mqtt.UnspecifiedError))
+			continue
+		}
 		if !l.allows(filter) {
 			codes = append(codes, l.failure(mqtt.TopicFilterInvalid))
 			continue
@@ -39,10 +44,21 @@ func (l *link) takeSubscribe(b []byte) error {
 			RetainAsPublished: s.RetainAsPublished, RetainHandling: s.RetainHandling, ID: p.SubscriptionID,
 		}, l.b.tail())
 		l.b.add(cl, made.Now)
+		cl.train.add(made.Now)
 		if made.Retained {
 			wanted = append(wanted, made.Now)
 		}
 		codes = append(codes, s.QoS)
+	}
+	if len(wanted) > 0 && l.b.clustered() {
+		// From here on what is published comes from the log. What was in the log
+		// before is among the retained messages, but this node may not know it yet.
+		cl.mu.Unlock()
+		l.b.syncRetained()
+		cl.mu.Lock()
+		if cl.link != l {
+			return nil
+		}
 	}
 	l.say(mqtt.AppendSuback(nil, l.version, mqtt.Suback{PacketID: p.PacketID, Codes: codes}))
 	for _, sub := range wanted {
@@ -56,6 +72,23 @@ func (l *link) takeSubscribe(b []byte) error {
 	cl.settle()
 	l.kick()
 	return nil
+}
+
+// announce sees to it that the shared subscriptions that are asked for have a
+// place before there is a SUBACK. It gives those that have none.
+func (l *link) announce(p mqtt.Subscribe) (refused map[string]bool) {
+	for s := range p.Subscriptions.All() {
+		filter := string(s.Filter)
+		if _, _, shared := shareOf(filter); !shared || !l.allows(filter) || l.b.awaitShare(filter) {
+			continue
+		}
+		if refused == nil {
+			refused = make(map[string]bool)
+		}
+		refused[filter] = true
+		l.b.forgetShare(filter)
+	}
+	return refused
 }
 
 // allows says whether a filter can be subscribed to.
@@ -97,6 +130,7 @@ func (l *link) takeUnsubscribe(b []byte) error {
 		code := mqtt.Success
 		if cl.ses.Unsubscribe(string(filter)) != nil {
 			l.b.drop(cl, string(filter))
+			cl.train.drop(string(filter))
 		} else {
 			code = mqtt.NoSubscriptionExisted
 		}
@@ -110,25 +144,25 @@ func (l *link) takeUnsubscribe(b []byte) error {
 // add and drop keep the tree as the sessions have it; cl.mu is held.
 
 func (b *Broker) add(cl *client, sub *session.Subscription) {
-	name, rest, shared := shareOf(sub.Filter)
+	_, _, shared := shareOf(sub.Filter)
 	if !shared {
 		if !b.tree.Subscribe(sub.Filter, cl, sub) {
 			b.stats.subscriptions.Add(1)
 		}
 		return
 	}
-	b.join(groupName{name, rest}, cl, sub)
+	b.join(sub.Filter, cl)
 }
 
 func (b *Broker) drop(cl *client, filter string) {
-	name, rest, shared := shareOf(filter)
+	_, _, shared := shareOf(filter)
 	if !shared {
 		if b.tree.Unsubscribe(filter, cl) {
 			b.stats.subscriptions.Add(-1)
 		}
 		return
 	}
-	b.quit(groupName{name, rest}, cl)
+	b.quit(filter, cl)
 }
 
 // shareOf splits a filter that is known to be valid.

@@ -8,6 +8,7 @@ import (
 
 // shard is this node's place in one shard of the log.
 type shard struct {
+	begun atomic.Uint64 // the last message whose subscribers were looked for
 	dealt atomic.Uint64 // the last message that was fanned out
 
 	mu      sync.Mutex
@@ -70,8 +71,8 @@ func (s *shard) lag() (messages int) {
 	return messages
 }
 
-// sweep gives the answers for messages that have expired meanwhile: those never
-// come out of the log.
+// sweep gives the answers for messages that have expired meanwhile: those may
+// have left the log unseen.
 func (s *shard) sweep() {
 	now := time.Now()
 	var due []waiting

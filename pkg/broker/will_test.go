@@ -17,7 +17,7 @@ func will(delay uint32) *mqtt.Will {
 	return w
 }
 
-// C022: the will of a connection that is taken over, on one node.
+// C022: the will of a connection that is taken over, on one node and across nodes.
 func TestWillOnTakeover(t *testing.T) {
 	v5 := func(expiry, delay uint32) mqtt.ConnectOptions {
 		return mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "w", Properties: expiring(expiry), Will: will(delay)}
@@ -36,26 +36,27 @@ func TestWillOnTakeover(t *testing.T) {
 	for _, h := range holders {
 		for clean, name := range []string{"Clean Start 0", "Clean Start 1"} {
 			t.Run(h.name+", "+name, func(t *testing.T) {
-				n := newNode(t)
-				watcher, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: "watcher", CleanStart: true})
-				watcher.subscribe(1, "lwt/w", "end")
-				old, _ := n.connect(h.o)
-				fresh, ack := n.connect(mqtt.ConnectOptions{Version: h.o.Version, ClientID: "w", CleanStart: clean == 1})
-				if want := h.kept && clean == 0; ack.SessionPresent != want {
-					t.Errorf("session present %v", ack.SessionPresent)
-				}
-				if told := old.gone(); h.o.Version == mqtt.V5 && told != mqtt.SessionTakenOver {
-					t.Errorf("the old connection was told %s", told)
-				}
-				if h.published[clean] {
-					if m := watcher.publish(); string(m.Payload) != "old" {
-						t.Errorf("got %s", m.Payload)
+				places(t, func(t *testing.T, n [3]*node) {
+					watcher, _ := n[0].connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: "watcher", CleanStart: true})
+					watcher.subscribe(1, "lwt/w", "end")
+					old, _ := n[1].connect(h.o)
+					fresh, ack := n[2].connect(mqtt.ConnectOptions{Version: h.o.Version, ClientID: "w", CleanStart: clean == 1})
+					if want := h.kept && clean == 0; ack.SessionPresent != want {
+						t.Errorf("session present %v", ack.SessionPresent)
 					}
-				}
-				fresh.sendPublish(0, 0, "end", "")
-				if m := watcher.publish(); string(m.Topic) != "end" {
-					t.Errorf("got %s: a will that is not due, or twice", m.Topic)
-				}
+					if told := old.gone(); h.o.Version == mqtt.V5 && told != mqtt.SessionTakenOver {
+						t.Errorf("the old connection was told %s", told)
+					}
+					if h.published[clean] {
+						if m := watcher.publish(); string(m.Payload) != "old" {
+							t.Errorf("got %s", m.Payload)
+						}
+					}
+					fresh.sendPublish(0, 0, "end", "")
+					if m := watcher.publish(); string(m.Topic) != "end" {
+						t.Errorf("got %s: a will that is not due, or twice", m.Topic)
+					}
+				})
 			})
 		}
 	}

@@ -34,7 +34,7 @@ func (l *link) write() {
 		welcome := !l.greeted
 		out, fetch := l.gather((*buf)[:0], time.Now())
 		*buf = out
-		l.room.Signal()
+		l.room.Broadcast()
 		closing := l.closing.Load()
 		if fetch {
 			l.startFetch()
@@ -66,7 +66,7 @@ func (l *link) write() {
 func (l *link) broken() {
 	l.cl.mu.Lock()
 	l.writing, l.closed = false, true
-	l.room.Signal()
+	l.room.Broadcast()
 	l.cl.mu.Unlock()
 	l.conn.Close()
 }
@@ -83,7 +83,10 @@ func (l *link) gather(buf []byte, now time.Time) (out []byte, fetch bool) {
 	l.greeted = true
 	buf = append(buf, l.control...)
 	l.control = nil
-	defer func() { l.b.stats.drop(l.c.Session().TakeDrops()) }()
+	defer func() {
+		l.b.stats.drop(l.c.Session().TakeDrops())
+		l.cl.settleShared()
+	}()
 	for !l.closing.Load() && len(buf) < writeBatch {
 		p, step := l.c.Next(now)
 		if step != session.Send {

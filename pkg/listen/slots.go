@@ -21,7 +21,7 @@ const (
 
 // Take takes a slot for a connection. Within the bound it is Welcome; in a
 // reserve beyond, TooMany: to be told, in its own protocol, that there is no
-// room. Unless it is Away ([Entry.Away]), one Give must follow.
+// room. Unless it is FarTooMany, one Give must follow.
 func (s *Slots) Take() Entry {
 	held, limit := s.held.Add(1), int64(s.Limit)
 	switch {

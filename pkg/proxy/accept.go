@@ -24,7 +24,7 @@ func (s *Server) accept(ctx context.Context, c net.Conn) {
 	ses.start.ID = s.nextID.Add(1)
 	ses.start.Listener = s.opts.Name
 	why := Limit
-	if !entry.Away() && s.enter(ses, &why) {
+	if entry != listen.FarTooMany && s.enter(ses, &why) {
 		go func() {
 			defer s.leave(ses)
 			ses.run(ctx)
@@ -32,7 +32,7 @@ func (s *Server) accept(ctx context.Context, c net.Conn) {
 		return
 	}
 	c.Close()
-	if !entry.Away() {
+	if entry != listen.FarTooMany {
 		s.slots.Give()
 	}
 	ses.end(&failure{stage: StageAccept, by: ByMqttlb, why: why})

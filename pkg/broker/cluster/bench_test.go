@@ -53,7 +53,7 @@ func BenchmarkPut(b *testing.B) {
 					defer s.Close()
 					r := s.Records(Sessions)
 					benchmark(b, window, func(i int, done func(error)) {
-						r.Put(fmt.Sprint("key-", i%keys), payload, Any, 0, func(_ Revision, err error) { done(err) })
+						r.Put(fmt.Sprint("key-", i%keys), payload, Any, func(_ Revision, err error) { done(err) })
 					})
 				})
 			}
@@ -132,5 +132,6 @@ func benchmark(b *testing.B, window int, write func(i int, done func(error))) {
 		})
 	}
 	group.Wait()
+	b.StopTimer()
 	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "writes/s")
 }

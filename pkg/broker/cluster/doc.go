@@ -22,5 +22,17 @@
 // find out when they have everything. Get asks for one message, and keeps the
 // last few packs.
 //
-// docs/adr/0008-store.md has the reasons and the figures.
+// # Several nodes
+//
+// In a cluster (see [ClusterOptions]) each node's engine is one of the cluster's,
+// and what is stored is on three nodes. All nodes write to the same streams, each
+// to a subject of its own in the log. Readers are fed by the node that leads a
+// stream, and follow when another one does; what was confirmed is read back from
+// there, too, and counts only while this node hears more than half of the others.
+// [Peers] is how nodes hear of each other and talk; nothing that must be right
+// rests on that alone. A write without a quorum fails at its deadline; with one it
+// waits for the engine's election.
+//
+// docs/adr/0008-store.md and docs/adr/0010-cluster-store.md have the reasons and
+// the figures.
 package cluster

@@ -31,10 +31,14 @@ func runHelper() (code int, is bool) {
 	if what == "" {
 		return 0, false
 	}
-	s, err := OpenJetStream(context.Background(), Options{
+	o := Options{
 		Dir: os.Getenv(helperDir), Durability: Always,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	}
+	if node, ok := strings.CutPrefix(what, "node "); ok {
+		return runNode(o, node), true
+	}
+	s, err := OpenJetStream(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1, true
@@ -89,7 +93,7 @@ func writeMarks(s *JetStream) {
 		})
 	}
 	put := func(mark string, done func(error)) {
-		s.Records(Sessions).Put(mark, []byte(mark), Any, 0, func(_ Revision, err error) { done(err) })
+		s.Records(Sessions).Put(mark, []byte(mark), Any, func(_ Revision, err error) { done(err) })
 	}
 	for range marks {
 		for _, write := range []func(mark string, done func(error)){
@@ -244,7 +248,7 @@ func writeForEver(s *JetStream) {
 	}
 	for i := 0; ; i++ {
 		record, retained := tell("record", i%50, i), tell("retained", i%50, i)
-		s.Records(Sessions).Put(fmt.Sprint(i%50), fmt.Append(nil, i), Any, 0, func(_ Revision, err error) { record(err) })
+		s.Records(Sessions).Put(fmt.Sprint(i%50), fmt.Append(nil, i), Any, func(_ Revision, err error) { record(err) })
 		s.SetRetained(message(fmt.Sprint(i%50), i), func(_ Revision, err error) { retained(err) })
 	}
 }

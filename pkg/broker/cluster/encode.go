@@ -186,3 +186,21 @@ func (d *decoder) string() string {
 	v := d.bytes()
 	return unsafe.String(unsafe.SliceData(v), len(v))
 }
+
+// AppendMessage appends a message as one node sends it to another: all but its
+// Time.
+func AppendMessage(dst []byte, m *Message) []byte {
+	return appendMessage(appendPackHeader(dst, 1), m)
+}
+
+// ParseMessage reads what AppendMessage wrote. The message aliases b.
+func ParseMessage(b []byte) (*Message, error) {
+	pack, err := parsePack(b, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if len(pack) != 1 {
+		return nil, errPack
+	}
+	return &pack[0], nil
+}

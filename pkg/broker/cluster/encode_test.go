@@ -162,7 +162,7 @@ func TestWaves(t *testing.T) {
 		{"a wave has a size", repeat(30, func(i int) *job { return &job{bytes: 200_000, put: &put{subject: fmt.Sprint(i)}} }), 2, []int{1, 1}},
 		{"a wave has a number", repeat(waveFrames+1, record), waveFrames, slices.Repeat([]int{1}, waveFrames)},
 	} {
-		var wr writer = &logWriter{known: newDedup(), ids: make(map[string]*job)}
+		var wr writer = &logWriter{log: &shardLog{known: newDedup()}, ids: make(map[string]*job)}
 		if tc.jobs[0].put != nil {
 			wr = newRecordWriter(nil)
 		}
@@ -186,7 +186,7 @@ func TestWaves(t *testing.T) {
 func TestAPackHasEachDedupIDOnce(t *testing.T) {
 	known := newDedup()
 	known.add("old", seqOf(7, 5), time.Now())
-	lw := &logWriter{known: known, ids: make(map[string]*job)}
+	lw := &logWriter{log: &shardLog{known: known}, ids: make(map[string]*job)}
 	var w wave
 	var places []uint64
 	for _, id := range []string{"old", "a", "", "a", "b", "old", ""} {
@@ -221,7 +221,7 @@ func TestAPackHasEachDedupIDOnce(t *testing.T) {
 	}
 }
 
-func TestDedupIDsCountForTwoMinutes(t *testing.T) {
+func TestDedupIDsCountForMoreThanTwoMinutes(t *testing.T) {
 	d := newDedup()
 	start := time.Unix(1_700_000_000, 0)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
@@ -235,7 +235,7 @@ func TestDedupIDsCountForTwoMinutes(t *testing.T) {
 		seq    uint64
 		oldest uint64
 	}{
-		{60, "a", 2, 2}, {119, "a", 2, 2}, {120, "a", 0, 3}, {120, "b", 3, 3}, {179, "b", 3, 3}, {180, "b", 0, 0}, {180, "", 0, 0},
+		{60, "a", 2, 2}, {149, "a", 2, 2}, {150, "a", 0, 3}, {150, "b", 3, 3}, {209, "b", 3, 3}, {210, "b", 0, 0}, {210, "", 0, 0},
 	} {
 		if seq, ok := d.get(tc.id, at(tc.now)); seq != tc.seq || ok != (seq > 0) {
 			t.Errorf("after %d s: %q is at %d, want %d", tc.now, tc.id, seq, tc.seq)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -42,13 +43,14 @@ type Options struct {
 	// Dir is the folder that holds everything; it is made if it is not there. One
 	// process at a time can have it open. Required.
 	Dir string
-	// Node names this node in the engine: "broker".
+	// Node names this node in the engine: "broker". In a cluster each node has
+	// another name, and keeps it.
 	Node       string
 	Durability Durability // Always
 	// Shards is how many logs there are: 1. It can't be changed later.
 	Shards int
-	// Replicas is how many nodes hold each thing: 1. More need a cluster.
-	Replicas int
+	// Cluster makes it one of several nodes; nil is a single one.
+	Cluster *ClusterOptions
 
 	// MaxBytes bounds the log, all shards together, and MaxRetainedBytes the
 	// retained messages, as the engine stores them; beyond, writes get ErrFull. 0
@@ -69,7 +71,9 @@ type Options struct {
 	// each bucket and of the retained messages; beyond, the next one waits.
 	MaxPending, MaxPendingBytes int
 	// Deadline is how long the engine may take to answer a write before that gets
-	// ErrUnavailable. Time in which it answers others does not count.
+	// ErrUnavailable. Time in which it answers others does not count. In a cluster
+	// with a quorum it may take up to [ElectionPatience], so that an election holds
+	// writes up and does not fail them.
 	Deadline time.Duration
 
 	Log *slog.Logger // nil is silence
@@ -100,7 +104,6 @@ func (o Options) withDefaults() (Options, error) {
 	o.Node = cmp.Or(o.Node, "broker")
 	o.Durability = cmp.Or(o.Durability, Always)
 	o.Shards = cmp.Or(o.Shards, 1)
-	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.MinFree = cmp.Or(o.MinFree, DefaultMinFree)
 	o.MaxPayload = cmp.Or(o.MaxPayload, DefaultMaxPayload)
 	o.MaxTopic = cmp.Or(o.MaxTopic, DefaultMaxTopic)
@@ -122,8 +125,10 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%d shards: it takes 1 to 64", o.Shards)
 	case o.MaxAge != 0 && o.MaxAge < dedupWindow:
 		return o, fmt.Errorf("maximum age %v: it takes %v at least", o.MaxAge, dedupWindow)
-	case o.Replicas != 1:
-		return o, fmt.Errorf("%d replicas: a single node keeps 1", o.Replicas)
+	case o.Cluster != nil:
+		c := *o.Cluster
+		o.Cluster = &c
+		return o, c.check(o.Node)
 	}
 	return o, nil
 }
@@ -134,23 +139,27 @@ func (o Options) withDefaults() (Options, error) {
 // The log of shard k is the stream MQ_MSG_<k>, in packs (see encode.go). Each
 // bucket is a key-value stream, KV_MQ_<…>, with one message per key, and MQ_RET
 // the like with one per topic: written by compare-and-swap on the sequence
-// number of the last. A marker tells of a deletion or of the end at a given time
+// number of the last. A marker tells of a deletion, or of a retained message's end
 // (see expirer), and stays for [markerTTL].
 type JetStream struct {
 	o        Options
 	lock     *dirLock
 	disk     *disk
 	engine   *engine
+	peers    *peers // nil for a single node
 	logs     []*shardLog
 	retained struct {
-		stream jetstream.Stream
-		lane   *lane
+		stream  jetstream.Stream
+		lane    *lane
+		readers readers
+		end     fresh // the last sequence number
 	}
 	records  map[Bucket]*records
 	lanes    []*lane        // all of them
 	refusing sync.WaitGroup // calls to done for what was not let in
 
 	closeOnce sync.Once
+	leaving   atomic.Bool // Close has begun
 	closing   context.Context
 	stop      context.CancelFunc
 	mu        sync.Mutex     // guards adding to reading against Close
@@ -160,18 +169,20 @@ type JetStream struct {
 
 const (
 	logStream      = "MQ_MSG_"
-	logSubject     = "mq.m."
 	retainedStream = "MQ_RET"
 	retainedPrefix = "mq.r."
 )
+
+// logPrefix begins the subjects of a shard. Each node writes to one of its own
+// below, so that a condition on what was last written there concerns it alone.
+func logPrefix(shard int) string { return fmt.Sprint("mq.m.", shard, ".") }
 
 // bucketNames are what the engine calls them. They are laid out as key-value
 // buckets of NATS, so that its tools can show them.
 var bucketNames = map[Bucket]string{
 	Sessions: "MQ_SESS",
 	Inbound2: "MQ_Q2",
-	Timers:   "MQ_TIMER",
-	Nodes:    "MQ_NODE",
+	Shares:   "MQ_SHARE",
 }
 
 // markerTTL is how long the marker of a deletion or an expiry stays. A reader
@@ -197,7 +208,10 @@ func OpenJetStream(ctx context.Context, o Options) (*JetStream, error) {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	s.disk = &disk{dir: o.Dir, minFree: o.MinFree}
-	if s.engine, err = startEngine(&s.o); err != nil {
+	if err = mark(&s.o); err == nil {
+		s.engine, err = startEngine(&s.o)
+	}
+	if err != nil {
 		s.lock.unlock()
 		return nil, fmt.Errorf("open the store in %s: %w", o.Dir, err)
 	}
@@ -209,16 +223,23 @@ func OpenJetStream(ctx context.Context, o Options) (*JetStream, error) {
 
 // open makes the streams, or finds them, and starts to write to them.
 func (s *JetStream) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := s.checkShards(ctx); err != nil {
+	if s.clustered() {
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
+	if err := s.again(ctx, "look for its streams", s.checkShards); err != nil {
 		return err
 	}
 	for k := range s.o.Shards {
 		name := fmt.Sprint(logStream, k)
 		cfg := jetstream.StreamConfig{
 			Name:     name,
-			Subjects: []string{fmt.Sprint(logSubject, k)},
+			Subjects: []string{logPrefix(k) + ">"},
 			MaxBytes: perShard(s.o.MaxBytes, s.o.Shards),
 			MaxAge:   s.o.MaxAge,
 		}
@@ -246,7 +267,7 @@ func (s *JetStream) open(ctx context.Context) error {
 		return err
 	}
 	s.retained.lane.start(newRecordWriter(s.retained.lane))
-	s.expire(s.retained.lane, s.retained.stream)
+	s.expiring.Go(func() { newExpirer(s, s.retained.lane, s.retained.stream).run(s.closing) })
 	for _, b := range buckets {
 		r := &records{s: s, bucket: b, name: "KV_" + bucketNames[b], prefix: "$KV." + bucketNames[b] + "."}
 		r.stream, err = s.stream(ctx, jetstream.StreamConfig{
@@ -264,16 +285,8 @@ func (s *JetStream) open(ctx context.Context) error {
 		}
 		r.lane.start(newRecordWriter(r.lane))
 		s.records[b] = r
-		if b.mortal() {
-			s.expire(r.lane, r.stream)
-		}
 	}
 	return nil
-}
-
-// expire ends at their time what is in a stream, as long as the store is open.
-func (s *JetStream) expire(l *lane, stream jetstream.Stream) {
-	s.expiring.Go(func() { newExpirer(s, l, stream).run(s.closing) })
 }
 
 // perShard is a stream's part of a bound; -1 is none.
@@ -286,17 +299,40 @@ func perShard(bytes int64, shards int) int64 {
 
 func (s *JetStream) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
 	cfg.Storage = jetstream.FileStorage
-	cfg.Replicas = s.o.Replicas
+	cfg.Replicas = s.o.replicas()
 	cfg.Discard = jetstream.DiscardNew // what is stored is never lost to what comes
 	cfg.MaxConsumers, cfg.MaxMsgs, cfg.MaxMsgSize = -1, -1, -1
 	cfg.AllowDirect = true
 	cfg.AllowMsgTTL = true
 	cfg.AllowAtomicPublish = true
-	stream, err := s.engine.js.CreateOrUpdateStream(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+	var stream jetstream.Stream
+	err := s.again(ctx, "make or find stream "+cfg.Name, func(ctx context.Context) (err error) {
+		if s.clustered() {
+			stream, err = s.sharedStream(ctx, cfg)
+		} else {
+			stream, err = s.engine.js.CreateOrUpdateStream(ctx, cfg)
+		}
+		return err
+	})
+	return stream, err
+}
+
+// sharedStream makes a stream of a cluster, or finds it. The node that leads the
+// cluster makes it, the others wait for it: of several requests at a time the
+// engine answers one at most (v2.15.3).
+func (s *JetStream) sharedStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := s.engine.js.Stream(ctx, cfg.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && s.engine.server.JetStreamIsLeader():
+		return s.engine.js.CreateStream(ctx, cfg)
+	case err != nil:
+		return nil, err
 	}
-	return stream, nil
+	is := stream.CachedInfo().Config
+	if is.MaxBytes == cfg.MaxBytes && is.MaxAge == cfg.MaxAge && is.Replicas == cfg.Replicas {
+		return stream, nil
+	}
+	return s.engine.js.UpdateStream(ctx, cfg)
 }
 
 // checkShards refuses another number of shards than the store was made with:
@@ -316,7 +352,7 @@ func (s *JetStream) checkShards(ctx context.Context) error {
 		return fmt.Errorf("list the streams: %w", err)
 	}
 	if n != s.o.Shards && (made || n > s.o.Shards) {
-		return fmt.Errorf("it was made with %d shards and can't be opened with %d", n, s.o.Shards)
+		return permanent{fmt.Errorf("it was made with %d shards and can't be opened with %d", n, s.o.Shards)}
 	}
 	return nil
 }
@@ -376,6 +412,7 @@ func (s *JetStream) read(ctx context.Context, f func(context.Context) error) err
 // Close waits for the writes under way, which takes the deadline twice at most.
 func (s *JetStream) Close() error {
 	s.closeOnce.Do(func() {
+		s.leaving.Store(true)
 		for _, l := range s.lanes {
 			l.close()
 		}
@@ -385,6 +422,10 @@ func (s *JetStream) Close() error {
 		s.reading.Wait()
 		s.expiring.Wait()
 		s.refusing.Wait()
+		if s.peers != nil {
+			s.leave()
+			s.peers.close()
+		}
 		s.engine.stop()
 		s.lock.unlock()
 	})

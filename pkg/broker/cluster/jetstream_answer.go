@@ -22,6 +22,10 @@ type answer struct {
 // errRetry is an answer that asks for another try.
 var errRetry = errors.New("the engine is not ready")
 
+// errBusy is the engine's answer in a cluster to a condition on a subject as long
+// as another write to it is under way: it can't tell yet whether that holds.
+var errBusy = fmt.Errorf("%w: the subject is being written to", errRetry)
+
 var errDiskFull = fmt.Errorf("%w: too little of the disk is free", ErrFull)
 
 // parseAnswer reads an answer, which came to inbox.<wave>.<frame>.
@@ -57,8 +61,10 @@ func parseAnswer(inbox string, m *nats.Msg) (answer, error) {
 // engineError sorts the engine's errors.
 func engineError(e *server.ApiError) error {
 	switch server.ErrorIdentifier(e.ErrCode) {
-	case server.JSStreamWrongLastSequenceErrF, server.JSStreamWrongLastSequenceConstantErr:
+	case server.JSStreamWrongLastSequenceErrF:
 		return ErrConflict
+	case server.JSStreamWrongLastSequenceConstantErr:
+		return errBusy
 	case server.JSStreamMessageExceedsMaximumErr, server.JSStreamHeaderExceedsMaximumErr:
 		return ErrTooLarge
 	case server.JSStreamTooManyRequests, server.JSClusterNotLeaderErr, server.JSClusterNotAvailErr:

@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// expirer ends records, and retained messages, at their time.
+// expirer ends retained messages at their time.
 //
 // The engine could do that, and leave a marker for those who watch. But it
-// decides under one lock and marks under another: a record that is written anew
+// decides under one lock and marks under another: a message that is written anew
 // in between is acknowledged, and then removed by the marker (v2.15.3; with
 // durability "always" one of some thousand writes that hit the moment). Here the
 // removal is a compare-and-swap like any other, and the engine's times to live
@@ -40,7 +40,8 @@ type ending struct {
 	index   int // in the heap; -1 if it is not there
 }
 
-// expireAgain is when to try again what the store could not do.
+// expireAgain is when to try again what the store could not do, or what another
+// node was to do.
 const expireAgain = time.Second
 
 func newExpirer(s *JetStream, l *lane, stream jetstream.Stream) *expirer {
@@ -53,7 +54,7 @@ func (e *expirer) run(ctx context.Context) {
 	watching.Go(func() {
 		err := e.s.follow(ctx, e.stream, followOptions{from: 1, headersOnly: true}, e.see)
 		if err != nil && ctx.Err() == nil {
-			e.s.o.Log.Error("records are not ended any more", "stream", e.lane.name, "err", err)
+			e.s.o.Log.Error("retained messages are not ended any more", "err", err)
 		}
 	})
 	defer watching.Wait()
@@ -62,7 +63,11 @@ func (e *expirer) run(ctx context.Context) {
 	for {
 		due, wait := e.due(time.Now())
 		for _, d := range due {
-			e.end(d)
+			if e.mine() {
+				e.end(d)
+			} else {
+				e.later(d)
+			}
 		}
 		timer.Reset(wait)
 		select {
@@ -137,28 +142,39 @@ func (e *expirer) due(now time.Time) (due []ending, wait time.Duration) {
 func (e *expirer) end(d ending) {
 	e.s.submit(e.lane, &job{
 		bytes: len(d.subject),
-		put:   &put{subject: d.subject, gone: Expired, expected: Revision(d.seq)},
+		put:   &put{subject: d.subject, gone: true, expected: Revision(d.seq), yields: true},
 		set: func(_ Revision, err error) {
 			if err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrClosed) {
 				return
 			}
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if is := e.bySubject[d.subject]; is != nil && is.seq == d.seq && is.index < 0 {
-				is.at = time.Now().Add(expireAgain)
-				heap.Push(&e.next, is)
-				e.first(is)
-			}
+			e.later(d)
 		},
 	})
 }
 
-// headerEnds is when a record ends, in milliseconds since 1970.
+// mine says whether it is this node's turn to end what is due. Any may do it, but
+// one is enough: the one that leads the stream.
+func (e *expirer) mine() bool {
+	return !e.s.clustered() || e.s.engine.server.JetStreamIsStreamLeader(account, e.lane.name)
+}
+
+// later looks again at what is due, if it is still there then.
+func (e *expirer) later(d ending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if is := e.bySubject[d.subject]; is != nil && is.seq == d.seq && is.index < 0 {
+		is.at = time.Now().Add(expireAgain)
+		heap.Push(&e.next, is)
+		e.first(is)
+	}
+}
+
+// headerEnds is when a retained message ends, in milliseconds since 1970.
 const headerEnds = "Mq-Ends"
 
 func endHeader(at time.Time) []string { return []string{strconv.FormatInt(at.UnixMilli(), 10)} }
 
-// endOf gives when the record ends that has these headers, and whether it does.
+// endOf gives when the message ends that has these headers, and whether it does.
 func endOf(h nats.Header) (at time.Time, mortal bool) {
 	v := h[headerEnds]
 	if len(v) == 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -14,13 +15,12 @@ import (
 )
 
 const (
-	// followBatch is how many messages a reader asks for at a time; it asks again
-	// when half of them have come.
-	followBatch = 512
-	// followLife is how long the engine keeps such a request.
-	followLife = 30 * time.Second
-	// heartbeat is how often the engine shows that it knows the reader.
-	heartbeat = 2 * time.Second
+	// heartbeat is how often the engine shows that it knows the reader, and silence
+	// how long it may not do so.
+	heartbeat = time.Second
+	silence   = 3 * heartbeat
+	// feedLife is how long the engine knows a reader that it does not reach.
+	feedLife = 5 * time.Second
 	// stillness is how long a reader that has not caught up waits for another
 	// message before it asks whether there will be one.
 	stillness = 100 * time.Millisecond
@@ -32,25 +32,47 @@ type followOptions struct {
 	from        uint64 // a sequence number
 	ready       func() // called when f has had all that were there at the start; nil is fine
 	headersOnly bool
+	progress    *progress // told how far f is; nil is fine
+
+	patience time.Duration // for another message, while somebody waits
 }
+
+// behind says whether somebody waits for the reader to catch up.
+func (o *followOptions) behind() bool { return o.ready != nil || o.progress.behind() }
 
 // follow calls f with a stream's messages in order, until ctx ends or f fails.
 // What the engine or its connection does meanwhile interrupts it, and no more.
 func (s *JetStream) follow(ctx context.Context, stream jetstream.Stream, o followOptions, f func(*stored) error) error {
 	o.from = max(o.from, 1)
+	o.patience = stillness
 	var fault error
 	handle := func(m *stored) error {
 		if fault = f(m); fault == nil {
 			o.from = m.seq + 1
+			o.progress.reached(m.seq)
 		}
 		return fault
 	}
+	interrupted := false
 	for {
+		from := o.from
 		err := s.followOnce(ctx, stream, &o, handle)
 		if ctx.Err() != nil || fault != nil {
 			return err
 		}
-		s.o.Log.Warn("reading from the store was interrupted", "stream", stream.CachedInfo().Config.Name, "next", o.from, "err", err)
+		switch {
+		case errors.Is(err, errMoved):
+			continue
+		case errors.Is(err, errStill):
+			if o.from == from {
+				o.patience = min(2*o.patience, silence)
+			}
+			continue
+		}
+		if !interrupted || o.from > from { // not in vain, again and again
+			s.o.Log.Warn("reading from the store was interrupted", "stream", stream.CachedInfo().Config.Name, "next", o.from, "err", err)
+		}
+		interrupted = true
 		select {
 		case <-time.After(followPause):
 		case <-ctx.Done():
@@ -68,27 +90,31 @@ func (s *JetStream) follow(ctx context.Context, stream jetstream.Stream, o follo
 // only for a moment.
 func (s *JetStream) followOnce(ctx context.Context, stream jetstream.Stream, o *followOptions, f func(*stored) error) error {
 	cfg := stream.CachedInfo().Config
-	state, err := s.engine.state(ctx, cfg.Name)
+	state, err := s.state(ctx, cfg.Name)
 	if err != nil {
 		return err
 	}
 	replaces := cfg.MaxMsgsPerSubject > 0
-	p, err := s.pull(ctx, stream, o)
+	in, err := s.feed(ctx, cfg.Name, o)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	caughtUp := p.pending == 0
+	defer in.close()
+	caughtUp := in.pending == 0
 	for ctx.Err() == nil {
-		if caughtUp && o.ready != nil {
-			o.ready()
-			o.ready = nil
+		if caughtUp {
+			o.progress.reached(state.LastSeq)
+			if o.ready != nil {
+				o.ready()
+				o.ready = nil
+			}
+			caughtUp = false
 		}
-		wait := 2 * heartbeat
-		if o.ready != nil {
-			wait = stillness
+		wait := silence
+		if o.behind() {
+			wait = o.patience
 		}
-		m, err := p.next(wait)
+		m, err := in.next(wait, o.behind)
 		switch {
 		case err != nil:
 			return err
@@ -96,21 +122,18 @@ func (s *JetStream) followOnce(ctx context.Context, stream jetstream.Stream, o *
 			if err := f(m); err != nil {
 				return err
 			}
+			o.patience = stillness
 			if o.ready == nil || m.seq < state.LastSeq {
 				continue
 			}
 			if replaces {
-				if state, err = s.engine.state(ctx, cfg.Name); err != nil {
+				if state, err = s.state(ctx, cfg.Name); err != nil {
 					return err
 				}
 			}
 			caughtUp = m.seq >= state.LastSeq
-		case o.ready != nil: // what was to come is no more, maybe
-			info, err := p.consumer.Info(ctx)
-			if err != nil {
-				return err
-			}
-			caughtUp = info.NumPending == 0
+		case o.behind(): // what was to come is no more, maybe: a new feed will tell
+			return errStill
 		default:
 			return errors.New("the engine is silent")
 		}
@@ -118,95 +141,133 @@ func (s *JetStream) followOnce(ctx context.Context, stream jetstream.Stream, o *
 	return ctx.Err()
 }
 
-var errMissing = errors.New("a message is missing")
-
-// puller reads a stream by a consumer of the engine. It asks for a bounded
-// number of messages and bytes ahead, so a slow reader holds up nobody and
-// fills no memory.
-type puller struct {
-	s        *JetStream
-	consumer jetstream.Consumer
-	subject  string // for requests
-	request  []byte
-	sub      *nats.Subscription
-	release  []func() // what holds on to sub
-
-	pending uint64 // how many there were at the start
-	asked   int    // for so many more
-	seq     uint64 // the consumer's own count
+// state gives a stream's state, with all that is confirmed.
+func (s *JetStream) state(ctx context.Context, stream string) (server.StreamState, error) {
+	return confirmed(ctx, s, func() (server.StreamState, error) { return s.engine.state(ctx, stream) })
 }
 
-func (s *JetStream) pull(ctx context.Context, stream jetstream.Stream, o *followOptions) (*puller, error) {
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       o.from,
-		AckPolicy:         jetstream.AckNonePolicy,
-		InactiveThreshold: 2 * followLife,
-		HeadersOnly:       o.headersOnly,
-		MemoryStorage:     true,
-		Replicas:          1,
-	})
-	if err != nil {
+var (
+	errMissing = errors.New("a message is missing")
+	errStill   = errors.New("nothing comes")
+	errMoved   = errors.New("another node leads the stream")
+)
+
+// feed is a reader of a stream by a consumer of the engine, at the node that
+// leads the stream, so that what it says of the end is true. Of the consumer,
+// nobody else knows, and nothing is stored. It stops when it is bytes ahead, so a
+// slow reader holds up nobody and fills no memory: 2 MiB at first, up to 32 MiB.
+type feed struct {
+	s       *JetStream
+	sub     *nats.Subscription
+	release []func() // what holds on to sub
+	delete  string   // the subject that ends the consumer
+
+	moved   atomic.Bool // another node leads the stream now
+	pending uint64      // how many messages there were at the start
+	seq     uint64      // the consumer's own count
+}
+
+func (s *JetStream) feed(ctx context.Context, stream string, o *followOptions) (*feed, error) {
+	in := &feed{s: s}
+	var err error
+	if in.sub, err = s.engine.read.SubscribeSync(nats.NewInbox()); err != nil {
 		return nil, err
-	}
-	info := consumer.CachedInfo()
-	p := &puller{
-		s:        s,
-		consumer: consumer,
-		subject:  fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", info.Stream, info.Name),
-		pending:  info.NumPending,
-	}
-	if p.request, err = json.Marshal(map[string]int64{
-		"batch":          followBatch,
-		"max_bytes":      int64(2 * s.o.maxEngineMessage()),
-		"expires":        int64(followLife),
-		"idle_heartbeat": int64(heartbeat),
-	}); err != nil {
-		return nil, err
-	}
-	if p.sub, err = s.engine.read.SubscribeSync(nats.NewInbox()); err != nil {
-		return nil, err
-	}
-	// What is asked for bounds it.
-	if err = p.sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, errors.Join(err, p.sub.Unsubscribe())
 	}
 	// A connection that was lost may have lost messages that are the engine's last,
 	// so that no gap would ever show.
-	end := func() { _ = p.sub.Unsubscribe() }
+	end := func() { _ = in.sub.Unsubscribe() }
 	stop := context.AfterFunc(ctx, end)
-	p.release = []func(){func() { stop() }, s.engine.readBack.add(end), end}
-	return p, nil
+	in.release = []func(){func() { stop() }, s.engine.readBack.add(end), end}
+	if s.clustered() {
+		// The one that has led it may be about to end, or may have.
+		var elected *nats.Subscription
+		elected, err = s.engine.read.Subscribe(server.JSAdvisoryStreamLeaderElectedPre+"."+stream, func(*nats.Msg) {
+			in.moved.Store(true)
+			end()
+		})
+		if err != nil {
+			in.close()
+			return nil, err
+		}
+		in.release = append(in.release, func() { _ = elected.Unsubscribe() })
+	}
+	// The engine bounds what it sends ahead.
+	if err = in.sub.SetPendingLimits(-1, -1); err == nil {
+		err = in.create(ctx, stream, o)
+	}
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	return in, nil
 }
 
-func (p *puller) close() {
-	for _, f := range p.release {
+// create makes the consumer. It asks once: another one would feed it, too.
+func (in *feed) create(ctx context.Context, stream string, o *followOptions) error {
+	body, err := json.Marshal(server.CreateConsumerRequest{Stream: stream, Config: server.ConsumerConfig{
+		DeliverPolicy:     server.DeliverByStartSequence,
+		OptStartSeq:       o.from,
+		AckPolicy:         server.AckNone,
+		DeliverSubject:    in.sub.Subject,
+		FlowControl:       true,
+		Heartbeat:         heartbeat,
+		InactiveThreshold: feedLife,
+		HeadersOnly:       o.headersOnly,
+		MemoryStorage:     true,
+		Replicas:          1,
+		Direct:            true,
+	}})
+	if err != nil {
+		return err
+	}
+	m, err := in.s.engine.requestOnce(ctx, min(in.s.o.Deadline/3, silence), "$JS.API.CONSUMER.CREATE."+stream, body)
+	if err != nil {
+		return err
+	}
+	var answer server.JSApiConsumerCreateResponse
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return err
+	}
+	if err := answer.ToError(); err != nil {
+		return err
+	}
+	if answer.ConsumerInfo == nil {
+		return errors.New("the engine does not say what it feeds")
+	}
+	in.pending = answer.NumPending
+	in.delete = "$JS.API.CONSUMER.DELETE." + stream + "." + answer.Name
+	return nil
+}
+
+func (in *feed) close() {
+	for _, f := range in.release {
 		f()
 	}
-	// If that does not reach the engine, it forgets the consumer by itself.
-	info := p.consumer.CachedInfo()
-	_ = p.s.engine.read.Publish(fmt.Sprintf("$JS.API.CONSUMER.DELETE.%s.%s", info.Stream, info.Name), nil)
+	// A node that is one of several does not hear this. It forgets the consumer by
+	// itself.
+	if in.delete != "" && !in.s.clustered() {
+		_ = in.s.engine.read.Publish(in.delete, nil)
+	}
 }
 
 // next gives the next message; none if there is no sign of the engine for so
-// long.
-func (p *puller) next(wait time.Duration) (*stored, error) {
+// long, or when it shows that there is none for somebody who waits.
+func (in *feed) next(wait time.Duration, waits func() bool) (*stored, error) {
 	for {
-		if p.asked <= followBatch/2 {
-			if err := p.s.engine.read.PublishRequest(p.subject, p.sub.Subject, p.request); err != nil {
-				return nil, err
-			}
-			p.asked += followBatch
-		}
-		m, err := p.sub.NextMsg(wait)
+		m, err := in.sub.NextMsg(wait)
 		switch {
 		case errors.Is(err, nats.ErrTimeout):
 			return nil, nil
+		case err != nil && in.moved.Load():
+			return nil, errMoved
 		case err != nil:
 			return nil, err
 		case len(m.Header["Status"]) > 0 && len(m.Data) == 0:
-			if err := p.status(m); err != nil {
+			if err := in.status(m); err != nil {
 				return nil, err
+			}
+			if m.Reply == "" && waits() {
+				return nil, nil
 			}
 			continue
 		}
@@ -214,29 +275,29 @@ func (p *puller) next(wait time.Duration) (*stored, error) {
 		if err != nil {
 			return nil, err
 		}
-		if md.Sequence.Consumer != p.seq+1 {
+		if md.Sequence.Consumer != in.seq+1 {
 			return nil, errMissing
 		}
-		p.seq++
-		p.asked--
+		in.seq++
 		return &stored{m.Subject, md.Sequence.Stream, md.Timestamp, m.Header, m.Data}, nil
 	}
 }
 
-// status takes a message of the engine about a request.
-func (p *puller) status(m *nats.Msg) error {
-	status, description := m.Header.Get("Status"), m.Header.Get("Description")
-	if status == "100" { // a heartbeat
-		if m.Header.Get(server.JSLastConsumerSeq) != strconv.FormatUint(p.seq, 10) {
+// status takes a message of the engine about the feed: whether the reader has
+// come so far, or a heartbeat.
+func (in *feed) status(m *nats.Msg) error {
+	if status := m.Header.Get("Status"); status != "100" {
+		return fmt.Errorf("the engine says %s %s", status, m.Header.Get("Description"))
+	}
+	reply := m.Reply
+	if reply == "" {
+		if m.Header.Get(server.JSLastConsumerSeq) != strconv.FormatUint(in.seq, 10) {
 			return errMissing
 		}
+		reply = m.Header.Get(server.JSConsumerStalled) // that question was lost
+	}
+	if reply == "" {
 		return nil
 	}
-	// A request has ended, with its time or its bytes.
-	left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
-	if err != nil || status != "408" && status != "409" {
-		return fmt.Errorf("the engine says %s %s", status, description)
-	}
-	p.asked -= left
-	return nil
+	return in.s.engine.read.Publish(reply, nil)
 }

@@ -20,60 +20,83 @@ type stored struct {
 	data    []byte
 }
 
-// gone says how the record ended whose last message has these headers.
-func gone(h nats.Header) Gone {
-	switch {
-	case len(h[headerOperation]) == 0:
-		return Kept
-	case len(h[headerReason]) > 0:
-		return Expired
-	}
-	return Deleted
-}
+// gone says whether the record has ended whose last message has these headers.
+func gone(h nats.Header) bool { return len(h[headerOperation]) > 0 }
 
-// alive says whether a record is there: it may have ended with nobody having
-// marked that yet.
+// alive says whether a record or a retained message is there: the latter may
+// have ended with nobody having marked that yet.
 func (m *stored) alive(now time.Time) bool {
 	at, mortal := endOf(m.header)
-	return gone(m.header) == Kept && (!mortal || now.Before(at))
+	return !gone(m.header) && (!mortal || now.Before(at))
 }
 
-// last gives the last message of a subject, without asking other nodes: there
-// are none. (With several, a follower may answer, with an older state.)
+// last gives the last message of a subject, never an older one than the last
+// confirmed.
 func (s *JetStream) last(ctx context.Context, stream, subject string) (*stored, error) {
-	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+stream+"."+subject, nil)
-	if err != nil {
-		return nil, err
+	if s.clustered() {
+		return s.fromLeader(ctx, stream, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
 	}
-	return parseStored(m)
+	return s.direct(ctx, stream+"."+subject, nil)
 }
 
 // message gives the message with a sequence number.
 func (s *JetStream) message(ctx context.Context, stream string, seq uint64) (*stored, error) {
-	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, seq))
-	if err != nil {
-		return nil, err
+	query := fmt.Appendf(nil, `{"seq":%d}`, seq)
+	m, err := s.direct(ctx, stream, query)
+	if errors.Is(err, ErrNotFound) && s.clustered() { // the node that answered may be behind
+		return s.fromLeader(ctx, stream, query)
 	}
-	return parseStored(m)
+	return m, err
 }
 
-// next gives the first message of a subject from a sequence number on.
+// next gives the first message of a subject from a sequence number on, as fresh
+// as last.
 func (s *JetStream) next(ctx context.Context, stream, subject string, seq uint64) (*stored, error) {
-	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, seq, subject))
+	return s.fresh(ctx, stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, seq, subject))
+}
+
+// since gives the first message of a subject from a time on, as fresh as last.
+func (s *JetStream) since(ctx context.Context, stream, subject string, at time.Time) (*stored, error) {
+	return s.fresh(ctx, stream, fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
+}
+
+func (s *JetStream) fresh(ctx context.Context, stream string, query []byte) (*stored, error) {
+	if s.clustered() {
+		return s.fromLeader(ctx, stream, query)
+	}
+	return s.direct(ctx, stream, query)
+}
+
+// direct asks a node that has the stream, this one if it does: what that has may
+// be older than what another one has confirmed.
+func (s *JetStream) direct(ctx context.Context, of string, query []byte) (*stored, error) {
+	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+of, query)
 	if err != nil {
 		return nil, err
 	}
 	return parseStored(m)
 }
 
-// since gives the first message of a subject from a time on.
-func (s *JetStream) since(ctx context.Context, stream, subject string, at time.Time) (*stored, error) {
-	m, err := s.engine.request(ctx, "$JS.API.DIRECT.GET."+stream,
-		fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
+// fromLeader asks the node that leads the stream, which has all that is
+// confirmed.
+func (s *JetStream) fromLeader(ctx context.Context, stream string, query []byte) (*stored, error) {
+	answer, err := confirmed(ctx, s, func() (*server.JSApiMsgGetResponse, error) {
+		return call[server.JSApiMsgGetResponse](ctx, s.engine, "$JS.API.STREAM.MSG.GET."+stream, query)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return parseStored(m)
+	m := answer.Message
+	if m == nil {
+		return nil, errNoMessage
+	}
+	var h nats.Header
+	if len(m.Header) > 0 {
+		if h, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return nil, fmt.Errorf("stream %s, message %d: %w", stream, m.Sequence, err)
+		}
+	}
+	return &stored{m.Subject, m.Sequence, m.Time, h, m.Data}, nil
 }
 
 var errNoMessage = errors.New("the engine's answer is not a message")

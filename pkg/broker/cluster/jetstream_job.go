@@ -29,15 +29,16 @@ type job struct {
 
 // adds says whether the job needs room on the disk. A deletion does, too, but
 // it makes more.
-func (j *job) adds() bool { return j.put == nil || j.put.gone == Kept }
+func (j *job) adds() bool { return j.put == nil || !j.put.gone }
 
 // put replaces what a subject has.
 type put struct {
 	subject  string
 	body     []byte
 	ends     time.Time // zero is never
-	gone     Gone      // the body is none, but the mark of an end
+	gone     bool      // there is no body, but the mark of an end
 	expected Revision
+	yields   bool // a conflict is its end: nobody has to know with what
 }
 
 // done tells the caller; seq is the engine's number of what was written.

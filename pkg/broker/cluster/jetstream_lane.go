@@ -28,7 +28,8 @@ type lane struct {
 	number      atomic.Uint64 // of the current wave
 	answers     chan answer
 	reconnected chan struct{}
-	forget      func() // ends telling reconnected
+	forget      func()    // ends telling reconnected
+	begun       time.Time // of the current wave
 	stopped     chan struct{}
 }
 
@@ -51,9 +52,10 @@ type wave struct {
 
 // frame is one engine message and those who wait for it.
 type frame struct {
-	jobs  []*job
-	bytes int
-	msg   *nats.Msg
+	number int // in its wave
+	jobs   []*job
+	bytes  int
+	msg    *nats.Msg
 
 	answered bool
 	seq      uint64 // of the engine
@@ -62,15 +64,27 @@ type frame struct {
 
 // begin begins a frame.
 func (w *wave) begin(j *job) {
-	w.frames = append(w.frames, &frame{jobs: []*job{j}, bytes: j.bytes})
+	w.frames = append(w.frames, &frame{number: len(w.frames), jobs: []*job{j}, bytes: j.bytes})
 }
 
 func (w *wave) refuse(j *job, err error) {
 	w.refused = append(w.refused, &frame{jobs: []*job{j}, bytes: j.bytes, err: err})
 }
 
-// retryPause is how long to wait when the engine asks for another try.
-const retryPause = 20 * time.Millisecond
+const (
+	// retryPause is how long to wait when the engine asks for another try.
+	retryPause = 20 * time.Millisecond
+	// busyPause is the like when the engine is busy with the same subject. It
+	// forgets a write a moment after it has answered.
+	busyPause = time.Millisecond / 2
+	// silencePause is when to ask again in a cluster: the node that was to answer
+	// may be no more.
+	silencePause = time.Second / 2
+)
+
+// ElectionPatience is how long a write may wait in a cluster that has a quorum.
+// The engine elects another leader within 4 to 10 s.
+const ElectionPatience = 15 * time.Second
 
 // maxAnswers is how many answers can wait for their lane.
 const maxAnswers = 2 * waveFrames
@@ -177,9 +191,28 @@ func (l *lane) write(w *wave, expires time.Time) bool {
 	case <-l.reconnected: // of before
 	default:
 	}
+	l.begun = expires.Add(-l.s.o.Deadline)
 	timer := time.NewTimer(time.Until(expires))
 	defer timer.Stop()
 	return l.writer.write(w, timer)
+}
+
+// overdue says whether a wave has failed whose timer has fired. It has not while
+// there is hope; then the timer fires again.
+func (l *lane) overdue(timer *time.Timer) bool {
+	if !l.s.patient(l.begun) {
+		return true
+	}
+	timer.Reset(retryPause)
+	return false
+}
+
+// silence fires when it is time to ask again, in a cluster.
+func (l *lane) silence() <-chan time.Time {
+	if !l.s.clustered() {
+		return nil
+	}
+	return time.After(silencePause)
 }
 
 // writeID names a write like no other.
@@ -205,10 +238,10 @@ func (l *lane) finish(f *frame) {
 
 // fail ends frames whose answer has not come in time.
 func (l *lane) fail(frames []*frame) {
-	l.s.o.Log.Error("the store's engine does not answer", "stream", l.name, "after", l.s.o.Deadline)
+	l.s.o.Log.Error("the store's engine does not answer", "stream", l.name, "after", time.Since(l.begun).Round(time.Millisecond))
 	for _, f := range frames {
 		if !f.answered {
-			f.err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, l.s.o.Deadline)
+			f.err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, time.Since(l.begun).Round(time.Millisecond))
 		}
 		l.finish(f)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -26,56 +27,38 @@ type shardLog struct {
 func newShardLog(ctx context.Context, s *JetStream, shard int, stream jetstream.Stream) (*shardLog, error) {
 	l := &shardLog{
 		s: s, shard: shard, name: stream.CachedInfo().Config.Name, stream: stream,
-		subject: fmt.Sprint(logSubject, shard), known: newDedup(),
+		subject: subject(logPrefix(shard), s.o.Node), known: newDedup(),
 	}
 	if err := l.readIDs(ctx); err != nil {
 		return nil, fmt.Errorf("read the last of stream %s: %w", l.name, err)
 	}
-	state, err := s.engine.state(ctx, l.name)
+	last, err := l.written(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if l.lane, err = newLane(s, "log", l.name); err != nil {
 		return nil, err
 	}
-	l.lane.start(&logWriter{l: l.lane, subject: l.subject, known: l.known, last: state.LastSeq, ids: make(map[string]*job)})
+	l.lane.start(&logWriter{l: l.lane, log: l, last: last, ids: make(map[string]*job)})
 	return l, nil
 }
 
-// readIDs notes the DedupIDs of the last two minutes. It reads which packs have
-// some, and then these only.
-func (l *shardLog) readIDs(ctx context.Context) error {
-	m, err := l.s.since(ctx, l.name, l.subject, time.Now().Add(-dedupWindow))
+// written gives the sequence number of this node's last message in the stream;
+// 0 if there is none.
+func (l *shardLog) written(ctx context.Context) (uint64, error) {
+	m, err := l.s.last(ctx, l.name, l.subject)
 	if errors.Is(err, ErrNotFound) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	ctx, enough := context.WithCancelCause(ctx)
-	defer enough(nil)
-	errAll := errors.New("all are read")
-	err = l.s.follow(ctx, l.stream, followOptions{from: m.seq, headersOnly: true, ready: func() { enough(errAll) }}, func(m *stored) error {
-		if len(m.header[headerIDs]) == 0 {
-			return nil
-		}
-		whole, err := l.s.message(ctx, l.name, m.seq)
-		if errors.Is(err, ErrNotFound) { // it has expired just now
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		pack, err := l.pack(whole)
-		if err == nil {
-			l.known.addPack(m.seq, pack)
-		}
-		return err
-	})
-	if errors.Is(context.Cause(ctx), errAll) {
-		return nil
-	}
-	return err
+	return m.seq, nil
+}
+
+// readIDs notes the DedupIDs that count.
+func (l *shardLog) readIDs(ctx context.Context) error {
+	return l.eachNamed(ctx, time.Now().Add(-dedupMemory), math.MaxUint64, l.known.addPack)
 }
 
 func (s *JetStream) Append(m *Message, done func(Pos, error)) {
@@ -111,10 +94,18 @@ func (s *JetStream) Tail(ctx context.Context, shard int, seq uint64, f func(Pos,
 		return err
 	}
 	return s.read(ctx, func(ctx context.Context) error {
+		twins := newTwins(l)
 		return s.follow(ctx, l.stream, followOptions{from: engineSeq(seq), ready: ready}, func(m *stored) error {
 			pack, err := l.pack(m)
 			if err != nil {
 				return err
+			}
+			var twin []bool
+			if s.clustered() {
+				if twin, err = twins.mark(ctx, m, pack); err != nil {
+					return err
+				}
+				l.known.addPack(m.seq, pack)
 			}
 			now := time.Now()
 			for i := range pack {
@@ -122,7 +113,11 @@ func (s *JetStream) Tail(ctx context.Context, shard int, seq uint64, f func(Pos,
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				if at >= seq && !pack[i].expired(now) {
+				switch {
+				case at < seq:
+				case pack[i].expired(now) || twin != nil && twin[i]:
+					f(Pos{shard, at}, nil)
+				default:
 					f(Pos{shard, at}, &pack[i])
 				}
 			}
@@ -177,7 +172,7 @@ func (s *JetStream) Bounds(ctx context.Context, shard int) (first, last uint64, 
 	if s.closing.Err() != nil {
 		return 0, 0, ErrClosed
 	}
-	st, err := s.engine.state(ctx, l.name)
+	st, err := s.state(ctx, l.name)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -10,7 +10,7 @@ import (
 func (s *JetStream) SetRetained(m *Message, done func(Revision, error)) {
 	p := &put{subject: subject(retainedPrefix, m.Topic), expected: Any}
 	if now := time.Now(); len(m.Payload) == 0 || m.expired(now) {
-		p.gone = Deleted
+		p.gone = true
 	} else {
 		p.body = appendMessage(appendPackHeader(make([]byte, 0, 8+encodedSize(m)), 1), m)
 		p.ends = m.Expires
@@ -23,7 +23,9 @@ func (s *JetStream) SetRetained(m *Message, done func(Revision, error)) {
 
 func (s *JetStream) Retained(ctx context.Context, f func(*Message, Revision), ready func()) error {
 	return s.read(ctx, func(ctx context.Context) error {
-		return s.follow(ctx, s.retained.stream, followOptions{from: 1, ready: ready}, func(m *stored) error {
+		p := s.retained.readers.add()
+		defer s.retained.readers.remove(p)
+		return s.follow(ctx, s.retained.stream, followOptions{from: 1, ready: ready, progress: p}, func(m *stored) error {
 			if !m.alive(time.Now()) {
 				topic, err := parseSubject(strings.TrimPrefix(m.subject, retainedPrefix))
 				if err != nil {
@@ -39,5 +41,18 @@ func (s *JetStream) Retained(ctx context.Context, f func(*Message, Revision), re
 			f(&pack[0], Revision(m.seq))
 			return nil
 		})
+	})
+}
+
+func (s *JetStream) SyncRetained(ctx context.Context) error {
+	return s.read(ctx, func(ctx context.Context) error {
+		end, err := s.retained.end.get(ctx, s.reading.Go, func() (uint64, error) {
+			st, err := s.state(s.closing, retainedStream)
+			return st.LastSeq, err
+		})
+		if err != nil {
+			return err
+		}
+		return s.retained.readers.wait(ctx, end)
 	})
 }

@@ -36,21 +36,20 @@ func TestReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions := s.Records(Sessions)
-	mustPut(t, sessions, "gone", "x", None, 0)
+	mustPut(t, sessions, "gone", "x", None)
 	if err := deleteRecord(t, sessions, "gone", Any); err != nil {
 		t.Fatal(err)
 	}
-	mustPut(t, sessions, "stays", "1", None, 0)
-	rev := mustPut(t, sessions, "stays", "2", Any, 0)
-	mustPut(t, s.Records(Timers), "ends meanwhile", "x", None, 50*time.Millisecond)
-	mustPut(t, s.Records(Timers), "ends later", "x", None, time.Hour)
+	mustPut(t, sessions, "stays", "1", None)
+	rev := mustPut(t, sessions, "stays", "2", Any)
+	setRetained(t, s, &Message{Topic: "r/ends", Retain: true, Payload: []byte("y"), Expires: time.Now().Add(50 * time.Millisecond)})
 	retained := setRetained(t, s, &Message{Topic: "r/x", Retain: true, Payload: []byte("y")})
 	setRetained(t, s, &Message{Topic: "r/gone", Retain: true, Payload: []byte("y")})
 	setRetained(t, s, &Message{Topic: "r/gone", Retain: true})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // the life of a record
+	time.Sleep(50 * time.Millisecond) // the life of a retained message
 
 	s = openJetStream(t, o)
 	defer s.Close()
@@ -89,16 +88,11 @@ func TestReopening(t *testing.T) {
 	if got := records0(t, s.Records(Sessions)); len(got) != 1 {
 		t.Errorf("sessions: %v", got)
 	}
-	news, _ := watching(t, s.Records(Timers))
+	news, _ := retaining(t, s)
 	for {
-		if got := wait(t, news, "expiry"); got.Key == "ends meanwhile" && got.Gone == Expired {
+		if got := wait(t, news, "expiry"); got.m.Topic == "r/ends" && len(got.m.Payload) == 0 {
 			break
-		} else if got.Gone != Kept {
-			t.Errorf("%+v", got)
 		}
-	}
-	if got := records0(t, s.Records(Timers)); len(got) != 1 {
-		t.Errorf("timers: %v", got)
 	}
 	if got := retained0(t, s); len(got) != 1 || got["r/x"] == nil {
 		t.Errorf("retained: %v", got)
@@ -139,7 +133,6 @@ func TestOpeningFails(t *testing.T) {
 		"needs a folder":     {},
 		"durability":         {Dir: dir, Durability: "2s"},
 		"65 shards":          {Dir: dir, Shards: 65},
-		"replicas":           {Dir: dir, Replicas: 3},
 		"open the store":     {Dir: "/dev/null/x"},
 	} {
 		if _, err := OpenJetStream(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
@@ -202,7 +195,7 @@ func TestAFullStoreRefuses(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {
 		dir := t.TempDir()
 		s := openJetStream(t, Options{Dir: dir})
-		mustPut(t, s.Records(Sessions), "k", "v", None, 0)
+		mustPut(t, s.Records(Sessions), "k", "v", None)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +204,7 @@ func TestAFullStoreRefuses(t *testing.T) {
 		if n, err := appendUntil(t, s); n != 0 || !errors.Is(err, ErrFull) {
 			t.Errorf("after %d messages: %v", n, err)
 		}
-		if _, err := putRecord(t, s.Records(Sessions), "k", "w", Any, 0); !errors.Is(err, ErrFull) {
+		if _, err := putRecord(t, s.Records(Sessions), "k", "w", Any); !errors.Is(err, ErrFull) {
 			t.Error(err)
 		}
 		if err := deleteRecord(t, s.Records(Sessions), "k", Any); err != nil {
@@ -238,7 +231,7 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	if got := retained0(t, s); got[long] == nil {
 		t.Errorf("retained: %v", got)
 	}
-	mustPut(t, s.Records(Sessions), long, string(make([]byte, 200_000)), None, 0)
+	mustPut(t, s.Records(Sessions), long, string(make([]byte, 200_000)), None)
 	for name, m := range map[string]*Message{
 		"topic":   {Topic: long + "x"},
 		"id":      {Topic: "t", DedupID: strings.Repeat("d", maxDedupID+1)},
@@ -253,7 +246,7 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, err := putRecord(t, s.Records(Sessions), "k", string(make([]byte, 200_001)), None, 0); !errors.Is(err, ErrTooLarge) {
+	if _, err := putRecord(t, s.Records(Sessions), "k", string(make([]byte, 200_001)), None); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("record: %v", err)
 	}
 }
@@ -298,7 +291,7 @@ func TestALostConnectionLosesNothing(t *testing.T) {
 			default:
 			}
 			done := make(chan error, 1)
-			s.Records(Sessions).Put("swapped", fmt.Append(nil, i), rev, 0, func(r Revision, err error) { rev = r; done <- err })
+			s.Records(Sessions).Put("swapped", fmt.Append(nil, i), rev, func(r Revision, err error) { rev = r; done <- err })
 			if err := <-done; err != nil {
 				t.Errorf("swap %d: %v", i, err)
 				return
@@ -379,7 +372,7 @@ func TestASilentEngineIsUnavailable(t *testing.T) {
 				blocked = max(blocked, time.Since(call))
 			}
 			for i := range n {
-				s.Records(Sessions).Put(fmt.Sprint(i), nil, None, 0, func(_ Revision, err error) { done <- err })
+				s.Records(Sessions).Put(fmt.Sprint(i), nil, None, func(_ Revision, err error) { done <- err })
 				s.SetRetained(message("t", i), func(_ Revision, err error) { done <- err })
 			}
 			for range cap(done) {
@@ -409,8 +402,8 @@ func TestADedupIDIsKnownThoughTheAnswerWasLost(t *testing.T) {
 	}
 	named := &Message{Topic: "t", Payload: []byte("named"), QoS: 2, DedupID: "d"}
 	lost := make(chan error, 2)
+	s.Append(named, func(_ Pos, err error) { lost <- err }) // is on its way at once
 	s.Append(message("t", 1), func(_ Pos, err error) { lost <- err })
-	s.Append(named, func(_ Pos, err error) { lost <- err })
 	for range cap(lost) {
 		if err := wait(t, lost, "done"); !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
@@ -452,8 +445,8 @@ func TestObserve(t *testing.T) {
 		ms = append(ms, message("t", i))
 	}
 	appendMany(t, s, ms...)
-	mustPut(t, s.Records(Sessions), "k", "value", None, 0)
-	if _, err := putRecord(t, s.Records(Sessions), "k", "value", None, 0); err == nil {
+	mustPut(t, s.Records(Sessions), "k", "value", None)
+	if _, err := putRecord(t, s.Records(Sessions), "k", "value", None); err == nil {
 		t.Error("no conflict")
 	}
 	setRetained(t, s, message("t", 1))
@@ -486,13 +479,13 @@ func TestObserve(t *testing.T) {
 func TestMarkersEnd(t *testing.T) {
 	s := openJetStream(t, Options{Dir: t.TempDir()})
 	defer s.Close()
-	r := s.Records(Timers).(*records)
-	mustPut(t, r, "k", "v", None, 0)
+	r := s.Records(Shares).(*records)
+	mustPut(t, r, "k", "v", None)
 	if err := deleteRecord(t, r, "k", Any); err != nil {
 		t.Fatal(err)
 	}
 	m, err := s.last(context.Background(), r.name, subject(r.prefix, "k"))
-	if err != nil || gone(m.header) != Deleted || m.header.Get("Nats-TTL") != "60" {
+	if err != nil || !gone(m.header) || m.header.Get("Nats-TTL") != "60" {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -17,15 +17,15 @@ import (
 // readers have that before it has synced it, and a session's place in the log
 // must not be ahead of the disk.
 //
-// Nobody else writes to the shard. So after a lost connection or a missing
-// answer, a pack is written on the condition that the stream has no message but
-// those known, until it is clear what the stream has.
+// Nobody else writes to this node's subject. So after a lost connection or a
+// missing answer, a pack is written on the condition that the subject has no
+// message but those known, until it is clear what it has. In a cluster each pack
+// is: what a node has kept while it was stopped may come late.
 type logWriter struct {
-	l       *lane
-	subject string
-	known   *dedup
-	last    uint64 // the stream's last sequence number, as far as is known
-	unsure  bool   // there may be more
+	l      *lane
+	log    *shardLog
+	last   uint64 // the subject's last sequence number, as far as is known
+	unsure bool   // there may be more
 
 	ids map[string]*job // of the wave that gathers, by DedupID
 }
@@ -49,7 +49,7 @@ func (lw *logWriter) add(w *wave, j *job) bool {
 		clear(lw.ids)
 	}
 	if id := j.message.DedupID; id != "" {
-		j.known, _ = lw.known.get(id, time.Now())
+		j.known, _ = lw.log.known.get(id, time.Now())
 		if j.twin = lw.ids[id]; j.twin == nil {
 			lw.ids[id] = j
 		}
@@ -60,7 +60,7 @@ func (lw *logWriter) add(w *wave, j *job) bool {
 func (lw *logWriter) write(w *wave, timer *time.Timer) bool {
 	f, l := w.frames[0], lw.l
 	id := l.writeID(0)
-	for f.encodePack(lw.subject, id, time.Now()) {
+	for f.encodePack(lw.log.subject, id, time.Now()) {
 		a, ok := lw.ask(f, timer)
 		switch {
 		case !ok:
@@ -92,10 +92,12 @@ func (lw *logWriter) ask(f *frame, timer *time.Timer) (a answer, ok bool) {
 	wave := l.number.Add(1)
 	f.msg.Reply = l.reply(wave, 0)
 	var again <-chan time.Time
+	busy := busyPause
 	send := func() {
-		if lw.unsure {
-			f.msg.Header[server.JSExpectedLastSeq] = []string{strconv.FormatUint(lw.last, 10)}
+		if lw.unsure || l.s.clustered() {
+			f.msg.Header[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(lw.last, 10)}
 		}
+		again = l.silence()
 		if err := l.s.engine.write.PublishMsg(f.msg); err != nil {
 			again = time.After(retryPause)
 		}
@@ -111,32 +113,40 @@ func (lw *logWriter) ask(f *frame, timer *time.Timer) (a answer, ok bool) {
 		case a := <-l.answers:
 			switch {
 			case a.wave != wave:
+			case errors.Is(a.err, errBusy): // with this pack, or it has not forgotten the last one yet
+				again = time.After(busy)
+				busy = min(2*busy, silencePause)
 			case errors.Is(a.err, errRetry):
 				again = time.After(retryPause)
 			default:
 				return a, true
 			}
 		case <-timer.C:
-			return answer{}, false
+			if l.overdue(timer) {
+				return answer{}, false
+			}
 		}
 	}
 }
 
-// search reads what the stream has got behind the last known message, and says
-// whether f is among it; if not, some of its messages may be. What it can't find
-// out now, it will when it is called again.
+// search reads what the stream has got from this node behind the last known
+// message, and says whether f is among it; if not, some of its messages may be.
+// What it can't find out now, it will when it is called again.
 func (lw *logWriter) search(f *frame) (found bool) {
-	s, name := lw.l.s, lw.l.name
+	s, l := lw.l.s, lw.log
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.Deadline)
 	defer cancel()
-	state, err := s.engine.state(ctx, name)
+	last, err := l.written(ctx)
 	if err != nil {
 		return false
 	}
-	for lw.last < state.LastSeq {
-		m, err := s.next(ctx, name, lw.subject, lw.last+1)
+	if last < lw.last { // what was last is trimmed
+		lw.last = last
+	}
+	for lw.last < last {
+		m, err := s.next(ctx, l.name, l.subject, lw.last+1)
 		if errors.Is(err, ErrNotFound) { // trimmed
-			lw.last = state.LastSeq
+			lw.last = last
 			break
 		}
 		if err != nil {
@@ -146,13 +156,13 @@ func (lw *logWriter) search(f *frame) (found bool) {
 			found, f.seq = true, m.seq
 		}
 		if pack, err := parsePack(m.data, m.taken); err == nil {
-			lw.known.addPack(m.seq, pack)
+			l.known.addPack(m.seq, pack)
 		}
 		lw.last = m.seq
 	}
 	for _, j := range f.jobs {
 		if !found && j.message.DedupID != "" {
-			j.known, _ = lw.known.get(j.message.DedupID, time.Now())
+			j.known, _ = lw.log.known.get(j.message.DedupID, time.Now())
 		}
 	}
 	return found
@@ -163,7 +173,7 @@ func (lw *logWriter) finish(f *frame) {
 		now := time.Now()
 		for _, j := range f.jobs {
 			if j.packed() {
-				lw.known.add(j.message.DedupID, seqOf(f.seq, j.entry), now)
+				lw.log.known.add(j.message.DedupID, seqOf(f.seq, j.entry), now)
 			}
 		}
 	}

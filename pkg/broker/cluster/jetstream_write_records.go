@@ -17,6 +17,9 @@ import (
 type recordWriter struct {
 	l        *lane
 	subjects map[string]struct{} // of the wave that gathers
+
+	examined uint64 // the wave whose conflicts are looked into
+	until    time.Time
 }
 
 func newRecordWriter(l *lane) *recordWriter {
@@ -37,8 +40,6 @@ const atomicFrom = 24
 const (
 	headerOperation = "KV-Operation"
 	operationPurge  = "PURGE"
-	headerReason    = "Mq-Gone"
-	reasonExpired   = "expired"
 )
 
 var errRefused = errors.New("the engine has refused a batch")
@@ -60,8 +61,9 @@ func (rw *recordWriter) add(w *wave, j *job) bool {
 
 func (rw *recordWriter) write(w *wave, timer *time.Timer) bool {
 	for i, f := range w.frames {
-		f.encodePut(f.jobs[0].put, rw.l.writeID(i))
+		f.encodePut(f.jobs[0].put, rw.l.writeID(i), rw.l.s.clustered())
 	}
+	unsure := false
 	if rw.l.s.o.Durability == Always && len(w.frames) >= atomicFrom {
 		switch rw.writeAtomic(w.frames, timer) {
 		case nil:
@@ -69,8 +71,9 @@ func (rw *recordWriter) write(w *wave, timer *time.Timer) bool {
 		case ErrUnavailable:
 			return false
 		}
+		unsure = true
 	}
-	return rw.writeEach(w.frames, timer)
+	return rw.writeEach(w.frames, timer, unsure)
 }
 
 // writeAtomic writes a wave as a whole. If the engine has refused it, or may
@@ -99,6 +102,7 @@ func (rw *recordWriter) writeAtomic(frames []*frame, timer *time.Timer) error {
 			return errRefused
 		}
 	}
+	silence := l.silence()
 	for {
 		select {
 		case a := <-l.answers:
@@ -115,20 +119,24 @@ func (rw *recordWriter) writeAtomic(frames []*frame, timer *time.Timer) error {
 			return nil
 		case <-l.reconnected:
 			return errRefused
+		case <-silence:
+			return errRefused
 		case <-timer.C:
-			l.fail(frames)
-			return ErrUnavailable
+			if l.overdue(timer) {
+				l.fail(frames)
+				return ErrUnavailable
+			}
 		}
 	}
 }
 
 // writeEach writes a wave frame by frame, without waiting for one before the
-// next, and finishes them in order.
-func (rw *recordWriter) writeEach(frames []*frame, timer *time.Timer) bool {
+// next, and finishes them in order. unsure is of frames that may have been
+// written before.
+func (rw *recordWriter) writeEach(frames []*frame, timer *time.Timer, unsure bool) bool {
 	l := rw.l
 	wave := l.number.Add(1)
-	rw.send(wave, frames)
-	var again <-chan time.Time
+	again := rw.send(wave, frames, unsure)
 	for done := 0; ; {
 		for ; done < len(frames) && frames[done].answered; done++ {
 			l.finish(frames[done])
@@ -142,27 +150,60 @@ func (rw *recordWriter) writeEach(frames []*frame, timer *time.Timer) bool {
 				again = time.After(retryPause)
 			}
 		case <-l.reconnected:
-			rw.send(wave, frames)
+			again = rw.send(wave, frames[done:], true)
 		case <-again:
-			rw.send(wave, frames)
+			again = rw.send(wave, frames[done:], true)
 		case <-timer.C:
-			l.fail(frames[done:])
-			return false
+			if l.overdue(timer) {
+				l.fail(frames[done:])
+				return false
+			}
 		}
 	}
 }
 
-// send sends those frames of a wave that are not answered.
-func (rw *recordWriter) send(wave uint64, frames []*frame) {
-	for i, f := range frames {
+// send sends those frames of a wave that are not answered, and gives when to do
+// so again.
+func (rw *recordWriter) send(wave uint64, frames []*frame, unsure bool) <-chan time.Time {
+	for _, f := range frames {
+		if !f.answered && unsure && !rw.ascertain(f) {
+			break // the others are for the next time, too
+		}
 		if f.answered {
 			continue
 		}
-		f.msg.Reply = rw.l.reply(wave, i)
+		f.err = nil
+		f.msg.Reply = rw.l.reply(wave, f.number)
 		if err := rw.l.s.engine.write.PublishMsg(f.msg); err != nil {
-			return // it will be sent when the connection is back
+			break // it will be sent when the connection is back
 		}
 	}
+	return rw.l.silence()
+}
+
+// ascertain finds out, in a cluster, whether a frame without a condition has been
+// written; then it is answered. Else it goes again on the condition that nothing
+// has come in between: it must not replace what was written since. ascertain says
+// false if it can't find out now.
+func (rw *recordWriter) ascertain(f *frame) bool {
+	l, p := rw.l, f.jobs[0].put
+	if !l.s.clustered() || p.expected != Any || errors.Is(f.err, errRetry) && !errors.Is(f.err, errBusy) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.o.Deadline/3)
+	defer cancel()
+	is, err := l.s.last(ctx, l.name, p.subject)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		f.msg.Header[server.JSExpectedLastSubjSeq] = []string{"0"}
+	case err != nil:
+		return false
+	case is.header.Get(headerOp) == f.msg.Header.Get(headerOp):
+		f.seq, f.err, f.answered = is.seq, nil, true
+	default:
+		f.msg.Header[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(is.seq, 10)}
+	}
+	return true
 }
 
 // take takes an answer to a frame. It says false if that is to be sent again.
@@ -171,7 +212,7 @@ func (rw *recordWriter) take(f *frame, a answer) bool {
 		return true
 	}
 	f.seq, f.err = a.seq, a.err
-	if errors.Is(f.err, ErrConflict) && rw.examine(f) {
+	if errors.Is(f.err, ErrConflict) && !f.jobs[0].put.yields && rw.examine(f) {
 		f.err = errRetry
 	}
 	f.answered = !errors.Is(f.err, errRetry)
@@ -184,14 +225,19 @@ func (rw *recordWriter) take(f *frame, a answer) bool {
 // frame can be tried again.
 func (rw *recordWriter) examine(f *frame) bool {
 	l, p := rw.l, f.jobs[0].put
-	ctx, cancel := context.WithTimeout(context.Background(), l.s.o.Deadline)
+	// All of a wave have one deadline.
+	ctx, cancel := context.WithDeadline(context.Background(), rw.examining())
 	defer cancel()
 	is, err := l.s.last(ctx, l.name, p.subject)
 	switch {
 	case errors.Is(err, ErrNotFound): // it has ended just now
-		return p.expected == None
+		f.msg.Header[server.JSExpectedLastSubjSeq] = []string{"0"}
+		return p.expected == None || p.expected == Any
 	case err != nil:
 		f.err = err
+	case p.expected == Any && is.header.Get(headerOp) != f.msg.Header.Get(headerOp):
+		f.msg.Header[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(is.seq, 10)}
+		return true
 	case is.header.Get(headerOp) == f.msg.Header.Get(headerOp):
 		f.seq, f.err = is.seq, nil
 	case p.expected == None && !is.alive(time.Now()):
@@ -201,23 +247,31 @@ func (rw *recordWriter) examine(f *frame) bool {
 	return false
 }
 
-// encodePut makes the engine message of a record. id is unlike any other's.
-func (f *frame) encodePut(p *put, id string) {
+// examining gives until when the conflicts of this wave may be looked into.
+func (rw *recordWriter) examining() time.Time {
+	if n := rw.l.number.Load(); n != rw.examined {
+		rw.examined, rw.until = n, time.Now().Add(rw.l.s.o.Deadline)
+	}
+	return rw.until
+}
+
+// encodePut makes the engine message of a record. id is unlike any other's; named
+// says that it is to be known again in any case.
+func (f *frame) encodePut(p *put, id string, named bool) {
 	h := make(nats.Header)
 	f.msg = &nats.Msg{Subject: p.subject, Header: h, Data: p.body}
 	if p.expected != Any {
 		h[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(uint64(p.expected), 10)}
+	}
+	if p.expected != Any || named {
 		h[headerOp] = []string{id}
 	}
 	if !p.ends.IsZero() {
 		h[headerEnds] = endHeader(p.ends)
 	}
-	if p.gone == Kept {
+	if !p.gone {
 		return
 	}
 	h[headerOperation] = []string{operationPurge}
-	if p.gone == Expired {
-		h[headerReason] = []string{reasonExpired}
-	}
 	h[server.JSMessageTTL] = []string{seconds(markerTTL)}
 }

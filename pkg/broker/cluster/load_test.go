@@ -30,7 +30,7 @@ func TestSessionsAndRetainedMessagesLoadSoonAfterReopening(t *testing.T) {
 	begun := time.Now()
 	for i := range n {
 		group.Add(2)
-		s.Records(Sessions).Put(fmt.Sprintf("%052d", i), record, None, 0, written)
+		s.Records(Sessions).Put(fmt.Sprintf("%052d", i), record, None, written)
 		s.SetRetained(&Message{Topic: fmt.Sprintf("site/%d/sensor/%d", i%100, i), Payload: payload, Retain: true, QoS: 1}, written)
 	}
 	group.Wait()

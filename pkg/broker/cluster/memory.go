@@ -244,9 +244,9 @@ func (m *Memory) Trim(ctx context.Context, shard int, seq uint64) error {
 func (m *Memory) SetRetained(msg *Message, done func(Revision, error)) {
 	m.write(RetainedWrites, encodedSize(msg), func() func() {
 		now := time.Now()
-		change := memoryChange{key: msg.Topic, gone: Deleted}
+		change := memoryChange{key: msg.Topic, gone: true}
 		if len(msg.Payload) > 0 && !msg.expired(now) {
-			change.gone, change.value = Kept, msg.copy(now)
+			change.gone, change.value = false, msg.copy(now)
 			if !msg.Expires.IsZero() {
 				change.ttl = time.Until(msg.Expires)
 			}
@@ -270,12 +270,19 @@ func (m *Memory) Retained(ctx context.Context, f func(*Message, Revision), ready
 	})
 }
 
+func (m *Memory) SyncRetained(ctx context.Context) error {
+	if m.closing.Err() != nil {
+		return ErrClosed
+	}
+	return m.retained.sync(ctx)
+}
+
 func (m *Memory) Records(b Bucket) Records {
 	r, ok := m.buckets[b]
 	if !ok {
 		panic(fmt.Sprintf("cluster: there is no bucket %q", b))
 	}
-	return &memoryRecords{m, b, r}
+	return &memoryRecords{m, r}
 }
 
 // read runs a reader, which ends with ctx or with the store.

@@ -74,9 +74,10 @@ func (l *memoryLog) tail(ctx context.Context, seq uint64, f func(uint64, *Messag
 	for ctx.Err() == nil {
 		m, at, changed := l.at(seq)
 		if m != nil {
-			if !m.expired(time.Now()) {
-				f(at, m)
+			if m.expired(time.Now()) {
+				m = nil
 			}
+			f(at, m)
 			seq = at + 1
 			continue
 		}

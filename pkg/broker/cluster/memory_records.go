@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,18 +17,24 @@ type memoryBucket struct {
 	timers  map[string]*time.Timer
 	changed chan struct{}
 	stopped bool
+
+	watchers map[*int]struct{} // what each has been told, by the length of the history
+	told     chan struct{}     // closed when one of them was told more
 }
 
 type memoryChange struct {
 	key      string
 	value    any // []byte or *Message
-	gone     Gone
+	gone     bool
 	revision Revision
 	ttl      time.Duration
 }
 
 func newMemoryBucket() *memoryBucket {
-	return &memoryBucket{now: make(map[string]*memoryChange), timers: make(map[string]*time.Timer), changed: make(chan struct{})}
+	return &memoryBucket{
+		now: make(map[string]*memoryChange), timers: make(map[string]*time.Timer), changed: make(chan struct{}),
+		watchers: make(map[*int]struct{}), told: make(chan struct{}),
+	}
 }
 
 // put makes a change if the key is at the revision expected.
@@ -41,7 +48,7 @@ func (b *memoryBucket) put(c memoryChange, expected Revision) (Revision, error) 
 	if expected != Any && expected != is {
 		return None, ErrConflict
 	}
-	if c.gone != Kept && is == None {
+	if c.gone && is == None {
 		return Revision(len(b.history)), nil // nothing to remove
 	}
 	b.change(&c)
@@ -56,7 +63,7 @@ func (b *memoryBucket) change(c *memoryChange) {
 	}
 	b.history = append(b.history, c)
 	c.revision = Revision(len(b.history))
-	if c.gone == Kept {
+	if !c.gone {
 		b.now[c.key] = c
 	} else {
 		delete(b.now, c.key)
@@ -72,7 +79,7 @@ func (b *memoryBucket) expire(c *memoryChange) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.now[c.key] == c {
-		b.change(&memoryChange{key: c.key, gone: Expired})
+		b.change(&memoryChange{key: c.key, gone: true})
 	}
 }
 
@@ -82,6 +89,17 @@ func (b *memoryBucket) get(key string) *memoryChange {
 	return b.now[key]
 }
 
+func (b *memoryBucket) list(prefix string) (all []*memoryChange) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, c := range b.now {
+		if level, ok := strings.CutPrefix(key, prefix); ok && !strings.Contains(level, "/") {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 func (b *memoryBucket) watch(ctx context.Context, f func(*memoryChange), ready func()) error {
 	b.mu.Lock()
 	next := len(b.history)
@@ -89,7 +107,10 @@ func (b *memoryBucket) watch(ctx context.Context, f func(*memoryChange), ready f
 	for _, c := range b.now {
 		all = append(all, c)
 	}
+	told := new(int)
+	b.watchers[told] = struct{}{}
 	b.mu.Unlock()
+	defer b.tell(func() { delete(b.watchers, told) })
 	slices.SortFunc(all, func(x, y *memoryChange) int { return int(x.revision) - int(y.revision) })
 	for _, c := range all {
 		if ctx.Err() != nil {
@@ -99,6 +120,7 @@ func (b *memoryBucket) watch(ctx context.Context, f func(*memoryChange), ready f
 	}
 	ready()
 	for ctx.Err() == nil {
+		b.tell(func() { *told = next })
 		b.mu.Lock()
 		news, changed := b.history[next:], b.changed
 		b.mu.Unlock()
@@ -120,6 +142,41 @@ func (b *memoryBucket) watch(ctx context.Context, f func(*memoryChange), ready f
 	return nil
 }
 
+// tell changes what watchers have been told.
+func (b *memoryBucket) tell(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+	close(b.told)
+	b.told = make(chan struct{})
+}
+
+// sync waits until all who watch have been told of what has happened by now.
+func (b *memoryBucket) sync(ctx context.Context) error {
+	b.mu.Lock()
+	now := len(b.history)
+	behind := func() bool {
+		for told := range b.watchers {
+			if *told < now {
+				return true
+			}
+		}
+		return false
+	}
+	for behind() {
+		told := b.told
+		b.mu.Unlock()
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		b.mu.Lock()
+	}
+	b.mu.Unlock()
+	return nil
+}
+
 func (b *memoryBucket) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,17 +187,13 @@ func (b *memoryBucket) stop() {
 }
 
 type memoryRecords struct {
-	m      *Memory
-	bucket Bucket
-	b      *memoryBucket
+	m *Memory
+	b *memoryBucket
 }
 
-func (r *memoryRecords) Put(key string, value []byte, expected Revision, ttl time.Duration, done func(Revision, error)) {
+func (r *memoryRecords) Put(key string, value []byte, expected Revision, done func(Revision, error)) {
 	r.m.write(RecordWrites, len(key)+len(value), func() func() {
-		if ttl > 0 && !r.bucket.mortal() {
-			return func() { done(None, errImmortal) }
-		}
-		rev, err := r.b.put(memoryChange{key: key, value: slices.Clone(value), ttl: ttl}, expected)
+		rev, err := r.b.put(memoryChange{key: key, value: slices.Clone(value)}, expected)
 		return func() { done(rev, err) }
 	}, func(err error) func() {
 		return func() { done(None, err) }
@@ -149,7 +202,7 @@ func (r *memoryRecords) Put(key string, value []byte, expected Revision, ttl tim
 
 func (r *memoryRecords) Delete(key string, expected Revision, done func(error)) {
 	r.m.write(RecordWrites, len(key), func() func() {
-		_, err := r.b.put(memoryChange{key: key, gone: Deleted}, expected)
+		_, err := r.b.put(memoryChange{key: key, gone: true}, expected)
 		return func() { done(err) }
 	}, func(err error) func() {
 		return func() { done(err) }
@@ -165,6 +218,16 @@ func (r *memoryRecords) Get(ctx context.Context, key string) (Record, error) {
 		return Record{}, ErrNotFound
 	}
 	return c.record(), nil
+}
+
+func (r *memoryRecords) List(ctx context.Context, prefix string, f func(Record)) error {
+	if r.m.closing.Err() != nil {
+		return ErrClosed
+	}
+	for _, c := range r.b.list(prefix + "/") {
+		f(c.record())
+	}
+	return ctx.Err()
 }
 
 func (r *memoryRecords) Watch(ctx context.Context, f func(Record), ready func()) error {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -59,7 +58,7 @@ func TestMemoryFails(t *testing.T) {
 		var r recorder
 		m.Fail(Appends, ErrFull)
 		r.append(m, "a")
-		m.Records(Sessions).Put("k", nil, None, 0, func(_ Revision, err error) { r.note("put", err) })
+		m.Records(Sessions).Put("k", nil, None, func(_ Revision, err error) { r.note("put", err) })
 		r.expect(t, "a: "+ErrFull.Error(), "put")
 		m.Fail(Appends, nil)
 		m.Fail(RecordWrites, ErrUnavailable)
@@ -132,21 +131,20 @@ func TestMemoryKeepsTimeOfItsBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(MemoryOptions{})
 		defer m.Close()
-		timers := m.Records(Timers)
-		mustPut(t, timers, "k", "v", None, 24*time.Hour)
+		setRetained(t, m, &Message{Topic: "k", Payload: []byte("v"), Expires: time.Now().Add(24 * time.Hour)})
 		p := appendOne(t, m, &Message{Topic: "t", QoS: 2, DedupID: "d"})
 		if again := appendOne(t, m, &Message{Topic: "t", QoS: 2, DedupID: "d"}); again != p {
 			t.Errorf("%v, then %v", p, again)
 		}
 		time.Sleep(24*time.Hour - time.Nanosecond)
 		synctest.Wait()
-		if _, err := timers.Get(t.Context(), "k"); err != nil {
-			t.Error(err)
+		if all := retained0(t, m); all["k"] == nil {
+			t.Error("a retained message has ended early")
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if _, err := timers.Get(t.Context(), "k"); !errors.Is(err, ErrNotFound) {
-			t.Error(err)
+		if all := retained0(t, m); all["k"] != nil {
+			t.Error("a retained message has not ended")
 		}
 		if again := appendOne(t, m, &Message{Topic: "t", QoS: 2, DedupID: "d"}); again == p {
 			t.Error("a DedupID is known for a day")

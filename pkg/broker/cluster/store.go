@@ -73,9 +73,10 @@ type Store interface {
 	Append(m *Message, done func(Pos, error))
 	// Tail calls f with each message of a shard from seq on (0: the oldest), in
 	// order and leaving none out, as they become durable, until ctx ends; then it
-	// gives ctx's error. Expired and trimmed ones don't come. It calls ready, if
-	// not nil, once f has had all that was there at the start: the last of these
-	// may have expired, so no sequence number tells.
+	// gives ctx's error. Trimmed ones don't come. With no message f learns that
+	// there is none to deliver at that place: it has expired, or another one with
+	// its DedupID was before it. It calls ready, if not nil, once f has had all
+	// that was there at the start.
 	Tail(ctx context.Context, shard int, seq uint64, f func(Pos, *Message), ready func()) error
 	// Get reads one message; ErrNotFound if it expired or was trimmed.
 	Get(ctx context.Context, p Pos) (*Message, error)
@@ -101,6 +102,10 @@ type Store interface {
 	// and no Payload; such may come before ready, too, for topics that never came.
 	Retained(ctx context.Context, f func(*Message, Revision), ready func()) error
 
+	// SyncRetained returns when every running Retained has told its f of all
+	// changes that were confirmed before the call, on whatever node.
+	SyncRetained(ctx context.Context) error
+
 	// Records gives a bucket of small records. It panics on one that is not
 	// among those below.
 	Records(b Bucket) Records
@@ -116,19 +121,12 @@ type Bucket string
 
 const (
 	Sessions Bucket = "sessions" // by hashed client id
-	Inbound2 Bucket = "inbound2" // by client id and packet id: QoS 2 PUBLISHes whose PUBREL is still to come
-	Timers   Bucket = "timers"   // will delay and session expiry: records that expire
-	Nodes    Bucket = "nodes"    // heartbeats of the cluster's nodes, which expire, too
+	Inbound2 Bucket = "inbound2" // by client and packet id: QoS 2 PUBLISHes whose PUBREL is still to come
+	Shares   Bucket = "shares"   // by group: how far shared subscriptions are
 )
 
 // buckets are all that there are.
-var buckets = []Bucket{Sessions, Inbound2, Timers, Nodes}
-
-// mortal says whether a bucket's records can expire. Those that can't save the
-// store from looking for their end.
-func (b Bucket) mortal() bool { return b == Timers || b == Nodes }
-
-var errImmortal = errors.New("a time to live for a bucket whose records don't expire")
+var buckets = []Bucket{Sessions, Inbound2, Shares}
 
 // Revision numbers the changes of a record. Any matches whatever is there;
 // None only what does not exist.
@@ -144,33 +142,25 @@ type Record struct {
 	Key      string
 	Value    []byte
 	Revision Revision
-	// Gone says why there is no Value: Deleted, or Expired at the end of its
-	// time to live; Kept otherwise.
-	Gone Gone
+	// Gone: it was deleted, and there is no Value.
+	Gone bool
 }
-
-// Gone is how a record ended.
-type Gone int
-
-const (
-	Kept Gone = iota
-	Deleted
-	Expired
-)
 
 // Records is one bucket.
 type Records interface {
-	// Put writes a record if it is at the revision expected. ttl, if not zero,
-	// ends it by itself: no earlier, and soon after, or when the store is open
-	// again; only in Timers and Nodes. value must not change until done is called.
-	Put(key string, value []byte, expected Revision, ttl time.Duration, done func(Revision, error))
+	// Put writes a record if it is at the revision expected. value must not change
+	// until done is called.
+	Put(key string, value []byte, expected Revision, done func(Revision, error))
 	// Delete removes a record if it is at the revision expected. One that does
 	// not exist is no error with Any.
 	Delete(key string, expected Revision, done func(error))
 	// Get reads one record, never an older state than the last confirmed write.
 	Get(ctx context.Context, key string) (Record, error)
+	// List calls f with all records whose key is prefix, "/" and one level more,
+	// as fresh as from Get.
+	List(ctx context.Context, prefix string, f func(Record)) error
 	// Watch calls f with all records, then ready, then each change as it
-	// happens, until ctx ends: puts, deletions, expiries. Then it gives ctx's
+	// happens, until ctx ends: puts and deletions. Then it gives ctx's
 	// error. A record that is Gone may come before ready, too, also one that never
 	// came. Of changes in quick succession to one record only the last is sure to
 	// come.

@@ -59,12 +59,13 @@ func (s *Session) Snapshot(tail []uint64) Record {
 		Disconnected: fromNanos(s.disconnected),
 		Cursors:      s.Cursors(tail),
 		Will:         s.will,
+		Done:         s.Done(),
 	}
 	for _, b := range s.subs {
 		r.Subscriptions = append(r.Subscriptions, b.at(r.Cursors))
 	}
 	for _, id := range s.flight.sorted() {
-		r.Unacknowledged = append(r.Unacknowledged, s.flight.find(id).record())
+		r.Unacknowledged = append(r.Unacknowledged, s.recordOf(s.flight.find(id)))
 	}
 	for i, room := 0, s.roomForWaiting(); i < s.queued.n; i++ {
 		it := s.queued.at(i)
@@ -74,7 +75,7 @@ func (s *Session) Snapshot(tail []uint64) Record {
 		if room -= it.recordBytes(); room < 0 && s.limits.Record > 0 {
 			break
 		}
-		r.Unacknowledged = append(r.Unacknowledged, it.record())
+		r.Unacknowledged = append(r.Unacknowledged, s.recordOf(it))
 	}
 	return r
 }

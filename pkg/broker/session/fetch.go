@@ -112,6 +112,7 @@ func (s *Session) attach(it *item, m *Message) {
 func (s *Session) lose(it *item) {
 	s.tally(it, -1)
 	s.bytes -= int64(it.size)
+	s.settle(it)
 	it.state, it.size, it.msg = gone, 0, nil
 	it.flags &^= absent
 	s.changed(Soon)

@@ -12,6 +12,7 @@ type item struct {
 	size  uint32 // what it counts for in the queue's bytes
 	shard uint16
 	id    uint16 // packet identifier; 0: none
+	share uint16 // of Session.shares, from 1 on; 0: none
 	state state
 	qos   byte
 	flags flags
@@ -41,8 +42,8 @@ const (
 
 func (f flags) has(x flags) bool { return f&x != 0 }
 
-func (d *Delivery) item() item {
-	it := item{msg: d.Message, ids: d.SubscriptionIDs, seq: d.Ref.Seq, shard: uint16(d.Ref.Shard), qos: d.QoS}
+func (s *Session) itemOf(d *Delivery) item {
+	it := item{share: s.shareNumber(d.Share), msg: d.Message, ids: d.SubscriptionIDs, seq: d.Ref.Seq, shard: uint16(d.Ref.Shard), qos: d.QoS}
 	if d.Retain {
 		it.flags |= retain
 	}
@@ -57,9 +58,10 @@ func (d *Delivery) item() item {
 	return it
 }
 
-func (it *item) delivery() Delivery {
+func (s *Session) deliveryOf(it *item) Delivery {
 	d := Delivery{
-		Ref: it.ref(), Message: it.msg, QoS: it.qos, SubscriptionIDs: it.ids,
+		Share: s.shareName(it),
+		Ref:   it.ref(), Message: it.msg, QoS: it.qos, SubscriptionIDs: it.ids,
 		Retain: it.flags.has(retain), Shared: it.flags.has(shared),
 	}
 	if it.flags.has(absent) {

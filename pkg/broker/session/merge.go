@@ -24,7 +24,9 @@ func (s *Session) Merge(m *Message, r Ref, matching ...*Subscription) (d Deliver
 		ok = true
 		d.QoS = max(d.QoS, min(b.QoS, m.QoS))
 		d.Retain = d.Retain || b.RetainAsPublished && m.Retain
-		d.Shared = d.Shared || b.Shared()
+		if b.Shared() {
+			d.Shared, d.Share = true, b.Filter
+		}
 		switch {
 		case b.ID == 0:
 		case d.SubscriptionIDs == nil:

@@ -63,6 +63,7 @@ type Delivery struct {
 	// does not move the session's cursor: who keeps the group's place gives it
 	// out again after a restart.
 	Shared          bool
+	Share           string   // the filter of that subscription
 	SubscriptionIDs []uint32 // of all subscriptions that it is for; not altered any more
 }
 

@@ -104,9 +104,12 @@ func (c *Connection) first(now time.Time) Packet {
 	s.tally(&it, 1)
 	// Without its identifier in the record, a QoS 2 message would get another
 	// after a crash, and the client would take it for a new one.
-	if it.qos == 2 {
+	switch {
+	case it.qos == 2 && it.isShared():
+		s.touch(First) // also without a session that goes on: see OwesShared
+	case it.qos == 2:
 		s.changed(First)
-	} else {
+	default:
 		s.changed(Soon)
 	}
 	p, _ := c.publish(&it, now)
@@ -191,6 +194,7 @@ func (s *Session) release(it *item) {
 // finish forgets what is in flight: the identifier is free.
 func (s *Session) finish(id uint16) {
 	it := s.flight.find(id)
+	s.settle(it)
 	s.tally(it, -1)
 	if it.flags.has(active) && s.conn != nil {
 		s.conn.active--

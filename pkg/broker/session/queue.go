@@ -68,7 +68,7 @@ func (s *Session) Queue(d Delivery, now time.Time) Verdict {
 			sh.dealt = d.Ref.Seq
 		}
 	}
-	it := d.item()
+	it := s.itemOf(&d)
 	if it.qos == 0 && s.conn == nil {
 		s.drops.Offline++
 		return NotKept
@@ -198,6 +198,9 @@ func (s *Session) pop(q *queue) item {
 
 func (s *Session) dropFront(q *queue) {
 	if it := s.pop(q); it.qos > 0 {
+		if it.state != gone {
+			s.settle(&it)
+		}
 		s.changed(Soon) // the cursor moves
 	}
 }
@@ -211,7 +214,8 @@ func (s *Session) TakeShared(ended bool) []Delivery {
 	if ended {
 		for _, id := range s.flight.sorted() {
 			if it := s.flight.find(id); it.flags.has(shared) && it.qos == 1 {
-				taken = append(taken, it.delivery())
+				taken = append(taken, s.deliveryOf(it))
+				it.share = 0 // it goes on, and is not at its end
 				s.finish(id)
 			}
 		}
@@ -221,7 +225,7 @@ func (s *Session) TakeShared(ended bool) []Delivery {
 		case !it.flags.has(shared):
 			s.push(it)
 		case it.state != gone:
-			taken = append(taken, it.delivery())
+			taken = append(taken, s.deliveryOf(&it))
 		}
 	}
 	return taken

@@ -25,6 +25,10 @@ type Record struct {
 	Cursors        []uint64
 	Unacknowledged []Unacknowledged
 
+	// Done are QoS 2 messages of shared subscriptions, in order: the client has
+	// them, whatever the group's place says.
+	Done []Shared
+
 	Will *Will
 }
 
@@ -38,6 +42,7 @@ type Unacknowledged struct {
 	Released        bool   // QoS 2: PUBREC came
 	Retain          bool
 	Shared          bool
+	Share           string // the filter of that subscription
 	SubscriptionIDs []uint32
 }
 
@@ -59,7 +64,7 @@ func (r *Record) Needs() []uint64 {
 	return needs
 }
 
-func (it *item) record() Unacknowledged {
+func (s *Session) recordOf(it *item) Unacknowledged {
 	u := Unacknowledged{
 		Ref:             it.ref(),
 		PacketID:        it.id,
@@ -67,6 +72,7 @@ func (it *item) record() Unacknowledged {
 		Released:        it.state == released,
 		Retain:          it.flags.has(retain),
 		Shared:          it.flags.has(shared),
+		Share:           s.shareName(it),
 		SubscriptionIDs: it.ids,
 	}
 	if it.seq == 0 && it.msg != nil {
@@ -127,6 +133,12 @@ func Restore(r Record, l *Limits, now time.Time) *Session {
 		s.disconnected = now.UnixNano()
 		s.touch(Soon)
 	}
+	for _, d := range r.Done {
+		if s.done == nil {
+			s.done = make(map[Shared]struct{})
+		}
+		s.done[d] = struct{}{}
+	}
 	for _, b := range r.Subscriptions {
 		n := b
 		n.id[0] = n.ID
@@ -136,6 +148,7 @@ func Restore(r Record, l *Limits, now time.Time) *Session {
 	}
 	for _, u := range r.Unacknowledged {
 		it := u.item()
+		it.share = s.shareNumber(u.Share)
 		s.order++
 		it.order = s.order
 		if it.id == 0 {

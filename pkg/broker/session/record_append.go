@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,7 @@ const (
 	recordWill      = 1 << iota // has a will
 	recordConnected             // has the time of a connection
 	recordOffline               // has the time of its end
+	recordShares                // names shared subscriptions
 )
 
 // Options of a subscription: those of SUBSCRIBE (5 §3.8.3.1), and one more.
@@ -53,7 +55,9 @@ const (
 //	subscriptions: filter, options, identifier, since (as cursors), if there,
 //	unacknowledged: flags, packet identifier, if there, topic, or shard and
 //	sequence number, subscription identifiers,
-//	will, if there: flags, topic, payload, properties, delay, lifetime, if there
+//	will, if there: flags, topic, payload, properties, delay, lifetime, if there,
+//	shares, if there: names, by order; for each unacknowledged that is shared, the
+//	number of its name from 1 on, or 0; done: number, shard and sequence number
 func (r *Record) Append(dst []byte) []byte {
 	e := encoder{dst}
 	e.byte(recordVersion)
@@ -66,6 +70,10 @@ func (r *Record) Append(dst []byte) []byte {
 	}
 	if !r.Disconnected.IsZero() {
 		flags |= recordOffline
+	}
+	shares := r.shares()
+	if len(shares) > 0 {
+		flags |= recordShares
 	}
 	e.byte(flags)
 	e.text(r.ClientID)
@@ -85,7 +93,49 @@ func (r *Record) Append(dst []byte) []byte {
 	if r.Will != nil {
 		e.will(r.Will)
 	}
+	if len(shares) > 0 {
+		e.shares(shares, r)
+	}
 	return e.b
+}
+
+// shares are the names of shared subscriptions that the record needs, in order.
+func (r *Record) shares() (names []string) {
+	for i := range r.Unacknowledged {
+		if u := &r.Unacknowledged[i]; u.Share != "" {
+			names = append(names, u.Share)
+		}
+	}
+	for _, d := range r.Done {
+		names = append(names, d.Share)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (e *encoder) shares(names []string, r *Record) {
+	e.uint(uint64(len(names)))
+	for _, name := range names {
+		e.text(name)
+	}
+	number := func(name string) uint64 {
+		i, found := slices.BinarySearch(names, name)
+		if !found {
+			return 0
+		}
+		return uint64(i) + 1
+	}
+	for i := range r.Unacknowledged {
+		if u := &r.Unacknowledged[i]; u.Shared {
+			e.uint(number(u.Share))
+		}
+	}
+	e.uint(uint64(len(r.Done)))
+	for _, d := range r.Done {
+		e.uint(number(d.Share))
+		e.uint(uint64(d.Ref.Shard))
+		e.uint(d.Ref.Seq)
+	}
 }
 
 type encoder struct{ b []byte }

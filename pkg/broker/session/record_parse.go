@@ -23,7 +23,7 @@ func ParseRecord(b []byte) (Record, error) {
 		return Record{}, fmt.Errorf("%w: %d", ErrRecordVersion, v)
 	}
 	flags := d.byte("flags")
-	d.require(flags < recordOffline<<1, "flags")
+	d.require(flags < recordShares<<1, "flags")
 	r := Record{
 		ClientID: d.text("client id"),
 		Identity: d.text("identity"),
@@ -40,6 +40,9 @@ func ParseRecord(b []byte) (Record, error) {
 	d.unacknowledged(&r)
 	if flags&recordWill != 0 {
 		r.Will = d.will()
+	}
+	if flags&recordShares != 0 {
+		d.shares(&r)
 	}
 	d.require(len(d.b) == 0, "end")
 	if d.err != nil {
@@ -215,4 +218,35 @@ func (d *decoder) will() *Will {
 		w.Lifetime = uint32(d.uint(what, math.MaxUint32))
 	}
 	return w
+}
+
+func (d *decoder) shares(r *Record) {
+	const what = "shared subscription"
+	var names []string
+	for i := range d.count(what) {
+		name := d.text(what)
+		d.require(name != "" && (i == 0 || name > names[i-1]), what)
+		names = append(names, name)
+	}
+	d.require(len(names) > 0, what)
+	name := func(n uint64) string {
+		if d.err != nil || n == 0 {
+			return ""
+		}
+		return names[n-1]
+	}
+	for i := range r.Unacknowledged {
+		if u := &r.Unacknowledged[i]; u.Shared {
+			u.Share = name(d.uint(what, uint64(len(names))))
+		}
+	}
+	for i := range d.count(what) {
+		done := Shared{name(d.uint(what, uint64(len(names)))), Ref{int(d.uint(what, math.MaxUint16)), d.uint(what, math.MaxUint64)}}
+		d.require(done.Share != "" && done.Ref.Seq != 0 && (i == 0 || r.Done[i-1].compare(done) < 0), what)
+		if d.err != nil {
+			return
+		}
+		r.Done = append(r.Done, done)
+	}
+	d.require(len(r.shares()) == len(names), what) // each is of use
 }

@@ -41,6 +41,13 @@ var records = []struct {
 			{Topic: "s", QoS: 1, Retain: true},
 		},
 	}, "01 00 00 00 00 01 09 00 04 12 ffff03 00 05 00 0d 01 03 ffffffffffffffffff01 03 01 01 ac02 46 02 01 72 00 65 01 73 00"},
+	{"shares", Record{
+		Unacknowledged: []Unacknowledged{
+			{Ref: Ref{0, 5}, PacketID: 1, QoS: 2, Shared: true, Share: "$share/b/x"},
+			{Ref: Ref{0, 6}, PacketID: 2, QoS: 1, Shared: true},
+		},
+		Done: []Shared{{"$share/a/x", Ref{0, 3}}, {"$share/b/x", Ref{1, 2}}},
+	}, "01 08 00 00 00 00 00 02 0a 01 00 05 00 09 02 00 06 00 02 0a 24 73 68 61 72 65 2f 61 2f 78 0a 24 73 68 61 72 65 2f 62 2f 78 02 00 02 01 00 03 02 01 02"},
 	{"will", Record{
 		Will: &Will{Topic: "w", Payload: []byte("p"), QoS: 1, Retain: true, Properties: mqtt.Properties{1, 1}, Delay: 5, Lifetime: 6, HasLifetime: true},
 	}, "01 01 00 00 00 00 00 00 0d 01 77 01 70 02 0101 05 06"},
@@ -76,7 +83,7 @@ func TestRecordsOfVersion1(t *testing.T) {
 func TestRecordsThatAreDamaged(t *testing.T) {
 	for _, tt := range []struct{ name, hex, says string }{
 		{"empty", "", "version"},
-		{"unknown flag", "01 08 00 00 00 00 00 00", "flags"},
+		{"unknown flag", "01 10 00 00 00 00 00 00", "flags"},
 		{"bytes behind it", "01 00 00 00 00 00 00 00 00", "end"},
 		{"text past the end", "01 00 05 61", "client id"},
 		{"number too long", "01 00 00 00 8000 00 00 00", "expiry"},

@@ -39,6 +39,10 @@ type Session struct {
 	promised      int // messages that are about to be stored
 	promisedBytes int64
 
+	shares  []string            // names of shared subscriptions, by number
+	settled []Shared            // since TakeSettled
+	done    map[Shared]struct{} // QoS 2, until Passed
+
 	inbound []inbound // QoS 2, by packet identifier
 
 	will         *Will // of the connection, or of the last one and still to come
