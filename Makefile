@@ -4,10 +4,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build bench-broker test check check-fast lint test-unit test-fuzz test-e2e fuzz vuln setup clean
+.PHONY: help run build bench-broker test check check-fast lint test-unit test-fuzz test-e2e chaos fuzz vuln setup clean
 
 UNIT := ./pkg/... ./cmd/...
 FUZZTIME ?= 5m
+DURATION ?= 10m
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,11 +16,11 @@ help: ## print this list
 	@echo "When a command fails, make itself exits with 2, whatever the code of the command; that stands in"
 	@echo "make's last line, as in \"Error 3\"."
 
-run: ## try it: mqttlb in front of a broker, or BROKERS=mosquitto; PORT= TLS_PORT= ADMIN_PORT= BROKER_PORT= BROKER_ADMIN_PORT= CERT= KEY= CA=
+run: ## try it: mqttlb in front of a cluster of three brokers, or BROKERS=mosquitto; PORT= TLS_PORT= ADMIN_PORT= BROKER_PORT= CERT= KEY= CA=
 	@go build -o bin/run ./e2e/run
 	@exec bin/run $(if $(PORT),-port '$(PORT)') $(if $(TLS_PORT),-tls-port '$(TLS_PORT)') \
 		$(if $(ADMIN_PORT),-admin-port '$(ADMIN_PORT)') $(if $(BROKER_PORT),-broker-port '$(BROKER_PORT)') \
-		$(if $(BROKERS),-brokers '$(BROKERS)') $(if $(BROKER_ADMIN_PORT),-broker-admin-port '$(BROKER_ADMIN_PORT)') \
+		$(if $(BROKERS),-brokers '$(BROKERS)') \
 		$(if $(CERT),-cert '$(CERT)') $(if $(KEY),-key '$(KEY)') $(if $(CA),-ca '$(CA)')
 
 build: ## build bin/mqttlb and bin/broker
@@ -55,6 +56,9 @@ test-fuzz: ## every fuzz target for 10 seconds
 test-e2e: ## end-to-end tests: the built binaries, real brokers, real clients
 	@echo "== end-to-end tests: the built binaries, real brokers, real clients"
 	@go test -race -count=1 -p 1 -timeout 20m ./e2e/...
+
+chaos: ## kill, stop and cut off nodes of a cluster under traffic: DURATION=10m, SEED= to have one again
+	@go test -count=1 -v -timeout 0 -run '^TestAClusterBearsChaos$$' ./e2e -seed $(or $(SEED),0) -duration $(DURATION)
 
 fuzz: ## every fuzz target for longer: FUZZTIME=5m
 	@go run ./e2e/fuzz -time $(FUZZTIME) ./pkg/...

@@ -14,11 +14,12 @@ import (
 	"github.com/mqttlb/mqttlb/pkg/admin"
 	"github.com/mqttlb/mqttlb/pkg/admin/brokeradmin"
 	"github.com/mqttlb/mqttlb/pkg/broker"
-	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
 )
 
-// gateInterval is how often the TCP health-check port asks for the readiness.
-const gateInterval = time.Second
+// gateInterval is how often the TCP health-check port asks for the readiness: a
+// node that has lost its majority must be out for its checkers soon after it has
+// noticed.
+const gateInterval = 200 * time.Millisecond
 
 // sockets are all that the house listens on.
 type sockets struct {
@@ -51,73 +52,43 @@ func (h *house) run(ctx context.Context) error {
 	return h.runOn(ctx, s)
 }
 
-// runOn is run on open sockets.
+// runOn is run on open sockets. HTTP comes first: a node that waits for others
+// says so.
 func (h *house) runOn(ctx context.Context, s sockets) error {
-	store, err := cluster.OpenJetStream(ctx, h.storeOptions())
-	if err != nil {
-		s.close()
-		if ctx.Err() != nil { // asked to stop before it had begun
-			return nil
-		}
-		return err
-	}
-	b := broker.New(h.options(store))
-	h.watch(b)
-	err = errors.Join(h.serve(ctx, b, s), store.Close())
-	h.log.Info("stopped")
-	return err
-}
-
-func (s sockets) close() {
-	for _, l := range append(s.listeners, s.admin, s.health) {
-		if l != nil {
-			l.Close()
-		}
-	}
-}
-
-// serve is run on an open store.
-func (h *house) serve(ctx context.Context, b *broker.Broker, s sockets) error {
-	ready := brokeradmin.NewReadiness(h.cfg.Node.Name, b.Ready)
+	n := &node{house: h}
+	ready := brokeradmin.NewReadiness(h.cfg.Node.Name, n.Ready)
 	// What serves the connections outlives ctx: they are let go before it.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, work := errgroup.WithContext(work)
-	h.serveHTTP(g, work, s, ready)
-
-	begun := time.Now()
-	if err := b.Start(ctx); err != nil {
-		s.close()
-		stop()
-		_ = g.Wait()
-		if ctx.Err() != nil { // likewise
-			return nil
-		}
-		return err
+	h.serveHTTP(g, work, s, n.api(ready))
+	err := n.open(ctx)
+	if err == nil {
+		err = n.serve(ctx, work, g, s, ready)
 	}
-	h.log.Info("state loaded", "took", time.Since(begun).Round(time.Millisecond), "sessions", b.Stats().Sessions, "retained", b.Stats().Retained)
-	for i, l := range h.cfg.Listeners {
-		g.Go(func() error { return b.Serve(work, s.listeners[i], h.listenerOptions(l)) })
-		h.log.Info("listening", "listener", l.Name, "address", s.listeners[i].Addr().String(), "tls", string(l.TLS.Mode))
-	}
-	h.log.Info("ready to serve", "version", version, "node", h.cfg.Node.Name)
-
-	select {
-	case <-ctx.Done():
-	case <-work.Done(): // a part has failed
-	}
-	h.shutdown(b, ready)
+	s.closeListeners()
 	stop()
-	return g.Wait()
+	err = errors.Join(err, g.Wait(), n.close())
+	h.log.Info("stopped")
+	return err
 }
 
-func (h *house) serveHTTP(g *errgroup.Group, ctx context.Context, s sockets, ready *brokeradmin.Readiness) {
+func (s sockets) closeListeners() {
+	for _, l := range s.listeners {
+		l.Close()
+	}
+}
+
+func (h *house) serveHTTP(g *errgroup.Group, ctx context.Context, s sockets, api *brokeradmin.API) {
+	ready := api.Ready
 	serve := func(l net.Listener, handler http.Handler) {
 		if l != nil {
 			g.Go(func() error { return admin.Serve(ctx, l, handler, h.log) })
 		}
 	}
-	serve(s.admin, admin.Handler(ready, h.metrics.Registry))
+	own := admin.Handler(ready, h.metrics.Registry)
+	api.Handle(own)
+	serve(s.admin, own)
 	serve(s.health, admin.Health(ready))
 	if h.gate != nil {
 		g.Go(func() error { return h.gate.Run(ctx) })

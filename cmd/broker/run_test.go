@@ -23,7 +23,16 @@ import (
 // patience bounds waits that a sound broker ends much sooner.
 const patience = 30 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asBroker in the environment makes this test binary the broker itself, for tests
+// of what starts the broker again as a child.
+const asBroker = "TEST_AS_BROKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBroker) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // load reads a configuration of a listener on a port of the system's choice,
 // and more lines.
@@ -88,7 +97,7 @@ func (r *running) connect(t *testing.T, id string) (net.Conn, mqtt.Connack) {
 		t.Fatal(err)
 	}
 	var got []byte
-	for b := make([]byte, 1024); ; {
+	for b := make([]byte, 1); ; { // what comes behind CONNACK is for whoever reads next
 		n, err := c.Read(b)
 		got = append(got, b[:n]...)
 		ack, _, parseErr := mqtt.ParseConnack(got, mqtt.V5)
@@ -188,10 +197,11 @@ func TestStopBeforeTheStart(t *testing.T) {
 func TestCommands(t *testing.T) {
 	t.Setenv("MQTTLB_BROKER_CONFIG", "")
 	dir := t.TempDir()
-	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	good, bad, node := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "node.yaml")
 	for path, content := range map[string]string{
 		good: "listeners: [{name: mqtt, address: ':1883'}]\n",
 		bad:  "listeners: [{name: mqtt, adress: ':1883'}]\n",
+		node: "node: {name: b1}\nlisteners: [{name: mqtt, address: ':1883'}]\ncluster: {listen: '127.0.0.1:6222'}\n",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -206,6 +216,10 @@ func TestCommands(t *testing.T) {
 		{[]string{"check"}, command.ExitOK, "ok: 1 listener, data in broker-data\n"},
 		{[]string{"check", "-c", good}, command.ExitOK, "ok: 1 listener, data in " + filepath.Join(dir, "broker-data") + "\n"},
 		{[]string{"check", "-c", bad}, command.ExitUsage, ""},
+		{[]string{"check", "-c", node}, command.ExitUsage, ""},
+		{[]string{"check", "-c", node, "--join", "127.0.0.1:6223,127.0.0.1:6224"}, command.ExitOK,
+			"ok: 1 listener, data in " + filepath.Join(dir, "broker-data") + ", node b1 of 3 in cluster brokers\n"},
+		{[]string{"check", "-c", node, "--join", "127.0.0.1:6223", "--join", "6224"}, command.ExitUsage, ""},
 		{[]string{"run", "-c", bad}, command.ExitUsage, ""},
 		{[]string{"run", "-c", filepath.Join(dir, "absent.yaml")}, command.ExitUsage, ""},
 		{[]string{"serve"}, command.ExitUsage, ""},

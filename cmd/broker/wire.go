@@ -24,11 +24,14 @@ type house struct {
 	gate    *listen.Gate // nil without health_endpoint.tcp
 }
 
-// readTLS takes the certificate, key and CA files that the listeners name.
+// readTLS takes the certificate, key and CA files that the configuration names.
 func readTLS(cfg *config.Broker) command.TLSFiles {
 	files := command.TLSFiles{Config: cfg}
 	for i, l := range cfg.Listeners {
 		files.Listener(l.Name, config.TLS(l.TLS), fmt.Sprintf("listeners[%d].tls", i))
+	}
+	if c := cfg.Cluster; c != nil && c.TLS != nil {
+		files.Cluster = files.Nodes(c.TLS, "cluster.tls")
 	}
 	return files
 }
@@ -42,10 +45,20 @@ func build(cfg *config.Broker, files *command.TLSFiles, log *slog.Logger) *house
 	return h
 }
 
+// place says what the node is in a cluster, for people; empty for a single one.
+func (h *house) place() string {
+	c := h.cfg.Cluster
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf(", node %s of %d in cluster %s", h.cfg.Node.Name, c.Size, c.Name)
+}
+
 // storeOptions are the store's. Records, too, have to fit into its messages, and
 // are larger than packets.
 func (h *house) storeOptions() cluster.Options {
 	return cluster.Options{
+		Cluster:    h.clusterOptions(),
 		Dir:        h.cfg.Data,
 		Node:       h.cfg.Node.Name,
 		Durability: cluster.Durability(h.cfg.Durability),
@@ -57,12 +70,23 @@ func (h *house) storeOptions() cluster.Options {
 	}
 }
 
-// options are the broker's, on an open store.
-func (h *house) options(store cluster.Store) broker.Options {
+// clusterOptions are nil for a single node.
+func (h *house) clusterOptions() *cluster.ClusterOptions {
+	c := h.cfg.Cluster
+	if c == nil {
+		return nil
+	}
+	return &cluster.ClusterOptions{Name: c.Name, Size: c.Size, Listen: c.Listen, Join: c.Join, TLS: h.files.Cluster}
+}
+
+// options are the broker's, on an open store; peers is nil for a single node.
+func (h *house) options(store cluster.Store, peers cluster.Peers) broker.Options {
 	return broker.Options{
 		Node:           h.cfg.Node.Name,
 		AnnounceNode:   h.cfg.Node.Announce,
 		Store:          store,
+		Peers:          peers,
+		Redirect:       h.cfg.Drain.Redirect,
 		MaxTopicLength: h.cfg.Limits.MaxTopicLength,
 		Limits:         limits(h.cfg.Limits),
 		Observer:       h.metrics,

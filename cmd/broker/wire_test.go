@@ -22,7 +22,7 @@ func houseOf(cfg *config.Broker, log *slog.Logger) *house {
 // What the configuration calls its defaults is what the broker does by itself.
 func TestDefaultsAreTheBrokersOwn(t *testing.T) {
 	h := houseOf(config.DefaultBroker(), slog.New(slog.DiscardHandler))
-	o := h.options(nil)
+	o := h.options(nil, nil)
 	want := broker.DefaultLimits()
 	if o.Limits != want {
 		t.Errorf("limits\n%+v\nwant\n%+v", o.Limits, want)
@@ -33,7 +33,7 @@ func TestDefaultsAreTheBrokersOwn(t *testing.T) {
 	if got := h.listenerOptions(h.cfg.Listeners[0]).ConnectTimeout; got != broker.DefaultConnectTimeout {
 		t.Errorf("connect_timeout %s", got)
 	}
-	if got := h.storeOptions(); got.Durability != cluster.Always || got.MaxBytes != 0 || got.MaxTopic != cluster.DefaultMaxTopic {
+	if got := h.storeOptions(); got.Durability != cluster.Always || got.MaxBytes != 0 || got.MaxTopic != cluster.DefaultMaxTopic || got.Cluster != nil {
 		t.Errorf("store %+v", got)
 	}
 }
@@ -42,7 +42,7 @@ func TestDefaultsAreTheBrokersOwn(t *testing.T) {
 func TestZerosReachTheBroker(t *testing.T) {
 	cfg := config.DefaultBroker()
 	cfg.Limits.TopicAliasMaximum, cfg.Limits.MaxKeepAlive, cfg.Limits.MaxSessionExpiry = 0, 0, 0
-	got := houseOf(cfg, slog.New(slog.DiscardHandler)).options(nil).Limits
+	got := houseOf(cfg, slog.New(slog.DiscardHandler)).options(nil, nil).Limits
 	want := broker.DefaultLimits()
 	want.TopicAliasMaximum, want.TopicAliases = 0, 0
 	if got != want {
@@ -68,13 +68,17 @@ func TestEveryKeyReachesItsPart(t *testing.T) {
 		t.Errorf("limits %+v", l)
 	}
 
-	o := h.options(nil)
-	if o.Node != "broker-1" || !o.AnnounceNode || o.MaxTopicLength != 1<<10 || o.Observer == nil || o.Log == nil {
+	o := h.options(nil, nil)
+	if o.Redirect != "mqtt.example.com:8883" || o.Node != "broker-1" || !o.AnnounceNode || o.MaxTopicLength != 1<<10 || o.Observer == nil || o.Log == nil {
 		t.Errorf("options %+v", o)
 	}
 	s := h.storeOptions()
 	if s.Dir != "/var/lib/broker" || s.Node != "broker-1" || s.Durability != cluster.EachSecond || s.MaxBytes != 20<<30 || s.MaxTopic != 1<<10 {
 		t.Errorf("store %+v", s)
+	}
+	c5 := s.Cluster
+	if c5 == nil || c5.Name != "plant-7" || c5.Size != 5 || c5.Listen != "10.0.0.11:6222" || len(c5.Join) != 5 {
+		t.Errorf("cluster %+v", c5)
 	}
 	if least := broker.DefaultMaxRecord + cfg.Limits.MaxPacketSize; s.MaxPayload < least {
 		t.Errorf("the store takes %d bytes: session records have up to %d", s.MaxPayload, least)

@@ -22,6 +22,7 @@ func (h *house) buildMonitor(p *pool, re *backendTLS) *health.Monitor {
 		Rise:         c.Rise,
 		Fall:         c.Fall,
 		Port:         c.Port,
+		Ports:        ownPorts(p.cfg.Backends),
 		Log:          h.log,
 		OnCheck: func(r health.Result) {
 			if r.Err != nil {
@@ -32,6 +33,17 @@ func (h *house) buildMonitor(p *pool, re *backendTLS) *health.Monitor {
 	})
 	m.SetBackends(p.backends)
 	return m
+}
+
+// ownPorts are the ports that backends are checked at, where those are their own.
+func ownPorts(backends []config.Backend) map[string]int {
+	ports := make(map[string]int)
+	for _, b := range backends {
+		if b.HealthPort != 0 {
+			ports[b.Name] = b.HealthPort
+		}
+	}
+	return ports
 }
 
 // prober is what one check does.

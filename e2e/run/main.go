@@ -1,5 +1,5 @@
-// Command run is `make run`: mqttlb on this machine, in front of a broker of our
-// own or of three mosquitto, to be tried by hand.
+// Command run is `make run`: mqttlb on this machine, in front of a cluster of our
+// own broker or of three mosquitto, to be tried by hand.
 //
 // It makes sure that all its ports are free and its packages there before it
 // starts anything, tries out itself what it then tells the user to try, waits
@@ -112,11 +112,15 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	fmt.Fprint(out, o.welcome(try))
 
-	select {
-	case <-ctx.Done():
-		return nil
-	case p := <-started.ended:
-		return fmt.Errorf("%s has ended by itself (%s); the last lines of its log:\n%s", p.Name, p.HowItEnded(), p.Log().Tail(20))
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case news := <-started.news:
+			fmt.Fprintln(out, news)
+		case p := <-started.ended:
+			return fmt.Errorf("%s has ended by itself (%s); the last lines of its log:\n%s", p.Name, p.HowItEnded(), p.Log().Tail(20))
+		}
 	}
 }
 
@@ -125,23 +129,7 @@ func startBrokers(ctx context.Context, o options, started *children, out io.Writ
 	if o.kind == mosquitto {
 		return startStar(ctx, o, started, out)
 	}
-	fmt.Fprintln(out, "building and starting the broker")
-	binary, err := rig.BuildBroker()
-	if err != nil {
-		return err
-	}
-	b, err := rig.StartBroker(ctx, rig.BrokerOptions{
-		Binary:    binary,
-		Dir:       o.dir,
-		Name:      o.brokerNames()[0],
-		Admin:     o.brokerAdminPort,
-		Listeners: []rig.BrokerListener{{Port: o.brokerPort}},
-	})
-	if err != nil {
-		return err
-	}
-	started.add(b.Process)
-	return nil
+	return startCluster(ctx, o, started, out)
 }
 
 func startStar(ctx context.Context, o options, started *children, out io.Writer) error {
@@ -197,6 +185,7 @@ func makeCertificates(o *options) error {
 type children struct {
 	all   []*rig.Process
 	ended chan *rig.Process // gets the first that ends
+	news  chan string       // lines of a child that the user should see; nil: none
 
 	watchers sync.WaitGroup
 }

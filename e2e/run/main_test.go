@@ -20,7 +20,8 @@ func TestWrongChoicesAreNamed(t *testing.T) {
 		{"a port that is none", []string{"-tls-port", "70000"}, "TLS_PORT=70000"},
 		{"brokers past the last port", []string{"-brokers", "mosquitto", "-broker-port", "65535"}, "BROKER_PORT=65536"},
 		{"brokers of no known kind", []string{"-brokers", "emqx"}, "BROKERS=emqx: it is broker or mosquitto"},
-		{"one port for both admins", []string{"-broker-admin-port", "9091"}, "ADMIN_PORT and BROKER_ADMIN_PORT both want port 9091"},
+		{"our brokers past the last port", []string{"-broker-port", "65510"}, "BROKER_PORT=65540"},
+		{"a port among those of our brokers", []string{"-admin-port", "18852"}, "ADMIN_PORT and BROKER_PORT both want port 18852"},
 		{"one port for two", []string{"-port", "9091"}, "PORT and ADMIN_PORT both want port 9091"},
 		{"a port among the brokers'", []string{"-brokers", "mosquitto", "-port", "18832"}, "PORT and BROKER_PORT both want port 18832"},
 		{"a certificate without its key", []string{"-cert", "c.pem"}, "CERT and KEY"},
@@ -77,14 +78,34 @@ func TestNoPortIsSuggestedThatAnotherPartWants(t *testing.T) {
 	}
 }
 
+// The ports of the brokers move together, so all of them must be free.
+func TestABrokerPortIsSuggestedWithAllThatHangOnIt(t *testing.T) {
+	o, err := parseFlags(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := freeAbove(o.ports()[3], o.ports())
+	if first == 0 {
+		t.Fatal("nothing is suggested")
+	}
+	l, err := net.Listen("tcp", rig.Local(first+healthAbove+1)) // one of those that come along
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if again := freeAbove(o.ports()[3], o.ports()); again <= first {
+		t.Errorf("%d is suggested although a port that comes with it is taken; before it was %d", again, first)
+	}
+}
+
 func TestEachKindOfBrokerAsksForItsOwnPortsAndPackages(t *testing.T) {
 	for _, tc := range []struct {
 		args     []string
 		ports    int
 		packages int
 	}{
-		{nil, 5, 1},
-		{[]string{"-brokers", "broker"}, 5, 1},
+		{nil, 15, 1},
+		{[]string{"-brokers", "broker"}, 15, 1},
 		{[]string{"-brokers", "mosquitto"}, 6, 2},
 	} {
 		o, err := parseFlags(tc.args)
@@ -113,13 +134,13 @@ func TestARunWorksAndEndsCleanly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row := freeAbove(port{free[3], "brokers", "BROKER_PORT"}, []port{
-				{free[0], "", "PORT"}, {free[1], "", "TLS_PORT"}, {free[2], "", "ADMIN_PORT"}, {free[3], "", "BROKER_ADMIN_PORT"},
-				{0, "", "BROKER_PORT"}, {0, "", "BROKER_PORT"}, {0, "", "BROKER_PORT"},
-			})
-			o, err := parseFlags([]string{"-brokers", kind, "-dir", dir,
-				"-port", strconv.Itoa(free[0]), "-tls-port", strconv.Itoa(free[1]), "-admin-port", strconv.Itoa(free[2]),
-				"-broker-admin-port", strconv.Itoa(free[3]), "-broker-port", strconv.Itoa(row)})
+			args := []string{"-brokers", kind, "-dir", dir,
+				"-port", strconv.Itoa(free[0]), "-tls-port", strconv.Itoa(free[1]), "-admin-port", strconv.Itoa(free[2]), "-broker-port"}
+			o, err := parseFlags(append(args, strconv.Itoa(free[3])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err = parseFlags(append(args, strconv.Itoa(freeAbove(o.ports()[3], o.ports()))))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 
 // What can stand behind mqttlb.
 const (
-	ours      = "broker"    // one of our own, which keeps its data in dir
+	ours      = "broker"    // three of our own, a cluster that keeps its data in dir
 	mosquitto = "mosquitto" // three, bridged
 )
 
@@ -23,7 +23,6 @@ type options struct {
 	port, tlsPort, adminPort int
 	kind                     string // of the brokers: ours or mosquitto
 	brokerPort               int    // of the first broker; the others follow
-	brokerAdminPort          int    // of our own broker
 	cert, key, ca            string // files; empty: made
 	dir                      string // takes all that is written; absolute
 }
@@ -41,9 +40,8 @@ func parseFlags(args []string) (options, error) {
 	flags.IntVar(&o.port, "port", 1883, "mqttlb's plain MQTT `port`")
 	flags.IntVar(&o.tlsPort, "tls-port", 8883, "mqttlb's MQTT over TLS `port`")
 	flags.IntVar(&o.adminPort, "admin-port", 9091, "mqttlb's admin `port`")
-	flags.StringVar(&o.kind, "brokers", ours, "what stands behind mqttlb: broker is one of our own, mosquitto are three of those")
-	flags.IntVar(&o.brokerPort, "broker-port", 18831, "`port` of the first broker; those of others follow")
-	flags.IntVar(&o.brokerAdminPort, "broker-admin-port", 9191, "admin `port` of our own broker")
+	flags.StringVar(&o.kind, "brokers", ours, "what stands behind mqttlb: broker are three of our own, a cluster; mosquitto are three of those, bridged")
+	flags.IntVar(&o.brokerPort, "broker-port", 18831, "`port` of the first broker; those of others follow, and our own have more 10, 20 and 30 above")
 	flags.StringVar(&o.cert, "cert", "", "`file` of the certificate of the TLS port; made if there is none")
 	flags.StringVar(&o.key, "key", "", "`file` of its key")
 	flags.StringVar(&o.ca, "ca", "", "`file` of the authority that clients verify it by; default: the certificate itself")
@@ -70,7 +68,7 @@ func (o options) check() (options, error) {
 			return o, fmt.Errorf("%s=%d: a port is between 1 and 65535", p.makeVar, p.number)
 		}
 		if other, ok := wantedBy[p.number]; ok {
-			return o, fmt.Errorf("%s and %s both want port %d; BROKERS=mosquitto take BROKER_PORT and the two above it", other, p.makeVar, p.number)
+			return o, fmt.Errorf("%s and %s both want port %d; brokers take BROKER_PORT and the two above it, our own also those 10, 20 and 30 above", other, p.makeVar, p.number)
 		}
 		wantedBy[p.number] = p.makeVar
 	}
@@ -106,11 +104,14 @@ func (o options) ports() []port {
 		{o.tlsPort, "mqttlb, TLS", "TLS_PORT"},
 		{o.adminPort, "mqttlb, admin", "ADMIN_PORT"},
 	}
-	if o.kind == ours {
-		ports = append(ports, port{o.brokerAdminPort, "broker, admin", "BROKER_ADMIN_PORT"})
-	}
 	for i, name := range o.brokerNames() {
 		ports = append(ports, port{o.brokerPort + i, name, "BROKER_PORT"})
+		if o.kind == ours {
+			ports = append(ports,
+				port{o.brokerPort + adminAbove + i, name + ", admin", "BROKER_PORT"},
+				port{o.brokerPort + healthAbove + i, name + ", health check", "BROKER_PORT"},
+				port{o.brokerPort + nodesAbove + i, name + ", other nodes", "BROKER_PORT"})
+		}
 	}
 	return ports
 }
@@ -119,7 +120,7 @@ func (o options) brokerNames() []string {
 	if o.kind == mosquitto {
 		return []string{"mosquitto-1", "mosquitto-2", "mosquitto-3"}
 	}
-	return []string{"broker-1"}
+	return []string{"broker-1", "broker-2", "broker-3"}
 }
 
 // packages are the Debian packages that are needed.
@@ -149,9 +150,18 @@ func (o options) config() string {
 	line(&b, "  - name: brokers")
 	line(&b, "    backends:")
 	for i, name := range o.brokerNames() {
-		line(&b, "      - {name: %s, address: %q}", name, rig.Local(o.brokerPort+i))
+		if o.kind == ours {
+			line(&b, "      - {name: %s, address: %q, health_port: %d}", name, rig.Local(o.brokerPort+i), o.brokerPort+healthAbove+i)
+		} else {
+			line(&b, "      - {name: %s, address: %q}", name, rig.Local(o.brokerPort+i))
+		}
 	}
-	line(&b, "    health: {type: mqtt}")
+	if o.kind == ours {
+		// The brokers' health.tcp: open while a node is among the majority.
+		line(&b, "    health: {type: tcp, interval: 1s}")
+	} else {
+		line(&b, "    health: {type: mqtt}")
+	}
 	line(&b, "admin: {address: %q}", rig.Local(o.adminPort))
 	return b.String()
 }

@@ -66,27 +66,28 @@ func tryListen(port int) error {
 	return l.Close()
 }
 
-// freeAbove looks for a port to suggest that none of the others wants. The
-// brokers' ports move together, so theirs is the first of a free row.
+// freeAbove looks for a port to suggest that none of the others wants. Ports of
+// one variable move together, so for them it is the first of a set that is free.
 func freeAbove(p port, others []port) int {
-	need := 1
-	if p.makeVar == "BROKER_PORT" {
-		need = 0
-		for _, o := range others {
-			if o.makeVar == p.makeVar {
-				need++
-			}
+	first := p.number
+	for _, o := range others {
+		if o.makeVar == p.makeVar {
+			first = min(first, o.number)
 		}
-		need = max(need, 1)
 	}
-	row := 0
-	for n := max(p.number, 1024) + 1; n <= min(p.number+1000, 65535); n++ {
-		row++
-		if tryListen(n) != nil || slices.ContainsFunc(others, func(o port) bool { return o.number == n && o.makeVar != p.makeVar }) {
-			row = 0
+	above := []int{p.number - first}
+	for _, o := range others {
+		if o.makeVar == p.makeVar {
+			above = append(above, o.number-first)
 		}
-		if row == need {
-			return n - need + 1
+	}
+	usable := func(n int) bool {
+		return n <= 65535 && tryListen(n) == nil &&
+			!slices.ContainsFunc(others, func(o port) bool { return o.number == n && o.makeVar != p.makeVar })
+	}
+	for n := max(first, 1024) + 1; n <= first+1000; n++ {
+		if !slices.ContainsFunc(above, func(more int) bool { return !usable(n + more) }) {
+			return n
 		}
 	}
 	return 0

@@ -119,12 +119,13 @@ func (o options) brokerLine() string {
 	if o.kind == mosquitto {
 		return fmt.Sprintf("brokers        %s to %d, bridged: any two clients hear each other", first, o.brokerPort+len(o.brokerNames())-1)
 	}
-	return fmt.Sprintf("broker         %s, metrics at http://%s/metrics", first, rig.Local(o.brokerAdminPort))
+	return fmt.Sprintf(`brokers        %s to %d, a cluster: one of them may go at any time
+how are they?  bin/broker cluster status --admin %s`, first, o.brokerPort+len(o.brokerNames())-1, rig.Local(o.brokerPort+adminAbove))
 }
 
 func (o options) files() string {
 	if o.kind == mosquitto {
 		return "mqttlb.yaml, certificates, logs"
 	}
-	return "mqttlb.yaml, broker-1.yaml, certificates, logs, and what the broker keeps"
+	return "mqttlb.yaml, certificates, logs, and in brokers what each of them has and keeps"
 }

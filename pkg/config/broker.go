@@ -16,12 +16,15 @@ const brokerPrefix = "MQTTLB_BROKER_"
 // Broker is one whole, checked configuration of the broker.
 type Broker struct {
 	Node Node `key:"node"`
+	// Cluster is nil for a broker of one node.
+	Cluster *Cluster `key:"cluster"`
 	// Data is the folder that all state is kept in.
 	Data       string           `key:"data" default:"broker-data" is:"folder"`
 	Durability Durability       `key:"durability" default:"always" oneof:"always 1s"`
 	Store      Store            `key:"store"`
 	Listeners  []BrokerListener `key:"listeners" required:"true"`
 	Limits     BrokerLimits     `key:"limits"`
+	Drain      BrokerDrain      `key:"drain"`
 	Admin      BrokerAdmin      `key:"admin"`
 	// HealthEndpoint is where others ask whether clients should be sent here.
 	HealthEndpoint HealthEndpoint `key:"health_endpoint"`
@@ -127,6 +130,12 @@ const (
 	DropOldest QueuePolicy = "drop_oldest" // those that have waited longest are
 	Refuse     QueuePolicy = "refuse"      // its publisher is told that it is not taken
 )
+
+// BrokerDrain is how clients are let go when they are asked to.
+type BrokerDrain struct {
+	// Redirect is the Server Reference for 5.0 clients; empty is none.
+	Redirect string `key:"redirect" is:"dial"`
+}
 
 // BrokerAdmin is [Admin] on another port, so that a machine can have both
 // programs as they come.

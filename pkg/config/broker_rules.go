@@ -15,7 +15,12 @@ func (b *Broker) rules(c *checker) {
 		c.listenerTLS(TLS(l.TLS), key+".tls")
 		sockets = append(sockets, socket{key + ".address", l.Address})
 	}
-	c.sockets(append(sockets, ownSockets(b.Admin.Address, b.HealthEndpoint)...))
+	sockets = append(sockets, ownSockets(b.Admin.Address, b.HealthEndpoint)...)
+	if b.Cluster != nil {
+		c.cluster(b)
+		sockets = append(sockets, socket{"cluster.listen", b.Cluster.Listen})
+	}
+	c.sockets(sockets)
 	c.brokerLimits(&b.Limits, "limits")
 	if m := b.Store.MaxBytes; m > 0 && m < leastStore {
 		c.report("store.max_bytes", &fault{fmt.Sprintf("%d bytes leave no room to work in", m), "write at least 64 MiB, or 0 for as much as the disk has"})

@@ -54,6 +54,7 @@ func TestBrokerValues(t *testing.T) {
 	}
 	check("node", b.Node, Node{Name: "broker-1", Announce: true})
 	check("data", b.Data, "/var/lib/broker")
+	check("drain", b.Drain, BrokerDrain{Redirect: "mqtt.example.com:8883"})
 	check("durability", b.Durability, Durability1s)
 	check("store", b.Store, Store{MaxBytes: 20 << 30})
 	check("from", b.Listeners[0].AcceptProxy.From[1], netip.MustParsePrefix("10.2.0.7/32"))
@@ -102,7 +103,7 @@ func TestBrokerMistakesAreNamedByLineAndPath(t *testing.T) {
 		{"mosquitto's word in a group", minimalBroker + "limits: {max_inflight_messages: 20}\n",
 			`c.yaml:3: limits.max_inflight_messages: unknown key; it is called "inflight" here`},
 		{"mqttlb's key", minimalBroker + "pools: []\n",
-			`c.yaml:3: pools: unknown key; known here are node, data, durability, store, listeners, limits, admin, health_endpoint, log, shutdown_timeout`},
+			`c.yaml:3: pools: unknown key; known here are node, cluster, data, durability, store, listeners, limits, drain, admin, health_endpoint, log, shutdown_timeout`},
 		{"mqttlb's mode", listener + ", tls: {mode: passthrough}" + end,
 			`c.yaml:1: listeners[0].tls.mode: "passthrough" is not a word that this key knows; write one of off, terminate`},
 		{"durability without a word", minimalBroker + "durability: 1\n",

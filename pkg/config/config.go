@@ -233,6 +233,7 @@ type Backend struct {
 	Address        string       `key:"address" required:"true" is:"dial"`
 	Weight         int          `key:"weight" default:"100" min:"1" max:"1000" hint:"to take the backend out of service, set state: drain or maint"`
 	MaxConnections int          `key:"max_connections" default:"0" min:"0" max:"10000000"` // 0 is no bound
+	HealthPort     int          `key:"health_port" min:"1" max:"65535"`                    // 0 is that of Health
 	State          BackendState `key:"state" default:"active" oneof:"active drain maint"`
 }
 

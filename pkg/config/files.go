@@ -27,7 +27,9 @@ func (c *checker) checkFiles() {
 	}
 	// Half a pair can't be judged: whoever tries would tell the same again.
 	for _, pair := range pairs {
-		c.bad[join(pair, "cert")], c.bad[join(pair, "key")] = true, true
+		for _, half := range []string{"cert", "certificate", "key"} {
+			c.bad[join(pair, half)] = true
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ type LoaderOf[C any, P schema[C]] struct {
 	// Environ holds "NAME=value" as [os.Environ] gives it. MQTTLB_ variables,
 	// or MQTTLB_BROKER_ ones for the broker, win over what the file says.
 	Environ []string
+	// Overrides win over both.
+	Overrides []Override
 	// SkipFiles leaves the named files alone.
 	SkipFiles bool
 	// Also looks for more problems, so that one run tells them all. It may be
@@ -109,6 +111,9 @@ func (l LoaderOf[C, P]) load(name string, data []byte, parse func([]byte) (*node
 		return nil, c.sorted()
 	}
 	c.environment(root, reflect.TypeFor[C](), l.Environ)
+	for _, o := range l.Overrides {
+		o.lay(root)
+	}
 	values := c.object(root, reflect.TypeFor[C](), "")
 	cfg, err := decode[C](values)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestEveryExampleLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, want := range []string{"plain.yaml", "tls-offload.yaml", "mtls.yaml", "passthrough.yaml", "mixed.yaml", "reference.yaml", "broker.yaml"} {
+	for _, want := range []string{"plain.yaml", "tls-offload.yaml", "mtls.yaml", "passthrough.yaml", "mixed.yaml", "reference.yaml", "broker.yaml", "broker-cluster.yaml"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("configs/%s is missing", want)
 		}

@@ -231,10 +231,16 @@ func (c *checker) health(cfg *Config, p *Pool, key string) {
 	if h.Password != "" && h.Username == "" { // [MQTT-3.1.2-22]
 		c.report(key+".username", &fault{"is missing, but password is there", "MQTT 3.1.1 has no password without a user name; write one"})
 	}
+	if h.Type == HealthNone {
+		for i := range p.Backends {
+			c.noEffect(fmt.Sprintf("%s.backends[%d].health_port", parent(key), i), "with health of type: none")
+		}
+	}
 	if h.FastInterval > h.Interval && h.Interval != 0 {
 		c.report(key+".fast_interval", &fault{fmt.Sprintf("%s is longer than the interval of %s", h.FastInterval, h.Interval), "write at most the interval"})
 	}
-	if h.Type == HealthMQTT && c.given(key+".type") && h.Port == 0 {
+	ownPorts := !slices.ContainsFunc(p.Backends, func(b Backend) bool { return b.HealthPort == 0 })
+	if h.Type == HealthMQTT && c.given(key+".type") && h.Port == 0 && !ownPorts {
 		for l := range cfg.listenersOf(p.Name) {
 			if l.TLS.Mode == TLSPassthrough {
 				c.report(key+".type", &fault{fmt.Sprintf("the check would speak MQTT in the clear to a port that takes TLS: listener %q passes TLS through", l.Name), "write type: tcp, or name a plain MQTT port of the backends in health.port"})

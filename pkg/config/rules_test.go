@@ -89,6 +89,8 @@ func TestRulesBetweenKeys(t *testing.T) {
 			"c.yaml:3: pools[0].health.topic: has no effect with type: tcp; remove the key\nc.yaml:3: pools[0].health.username: has no effect with type: tcp; remove the key"},
 		{"keys for no check", with("pools[0]", "health: {type: none, interval: 5s}"),
 			`c.yaml:3: pools[0].health.interval: has no effect with type: none; remove the key`},
+		{"a port for no check", strings.Replace(with("pools[0]", "health: {type: none}"), `{name: b1,`, `{name: b1, health_port: 9192,`, 1),
+			`c.yaml:3: pools[0].backends[0].health_port: has no effect with health of type: none; remove the key`},
 		{"password without user name", with("pools[0]", "health: {password: x}"),
 			`c.yaml:3: pools[0].health.username: is missing, but password is there; MQTT 3.1.1 has no password without a user name; write one`},
 		{"fast_interval above the interval", with("pools[0]", "health: {interval: 1s, fast_interval: 2s}"),

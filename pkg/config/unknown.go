@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// fieldWords are what LoadMaster, other load balancers and mosquitto call our
+// fieldWords are what LoadMaster, other load balancers, mosquitto and NATS call our
 // keys.
 var fieldWords = map[string]string{
 	"virtual_services":  "listeners",
@@ -31,6 +31,11 @@ var fieldWords = map[string]string{
 	"cafile":                       "client_ca",
 	"certfile":                     "cert",
 	"keyfile":                      "key",
+
+	"routes":   "join",
+	"seeds":    "join",
+	"peers":    "join",
+	"replicas": "size",
 }
 
 // unknown reports a key of n that the schema does not have, with the one that

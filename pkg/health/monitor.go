@@ -45,6 +45,8 @@ type Options struct {
 	Rise, Fall int
 	// Port is checked in place of the port of the backend's address; zero is no change.
 	Port int
+	// Ports are those of backends, by name, for which another counts than Port.
+	Ports map[string]int
 	// Log takes one line per change of a verdict; nil is silence.
 	Log *slog.Logger
 	// OnChange learns of each first and each changed verdict, OnCheck of each outcome

@@ -332,6 +332,10 @@ func TestPortReplacesThePortOfTheAddress(t *testing.T) {
 		{"broker:1883", 1, "broker:1"},
 		{"no-port", 1, "no-port"},
 	} {
+		own := newWatch(NewMonitor(nil, Options{Port: 7, Ports: map[string]int{"b1": tc.port}}), backend.New(backend.Spec{Name: "b1", Address: tc.address}), true)
+		if got := own.address(); got != tc.want {
+			t.Errorf("%s with port %d of its own gave %s, want %s", tc.address, tc.port, got, tc.want)
+		}
 		w := newWatch(NewMonitor(nil, Options{Port: tc.port}), backend.New(backend.Spec{Address: tc.address}), true)
 		if got := w.address(); got != tc.want {
 			t.Errorf("%s with port %d gave %s, want %s", tc.address, tc.port, got, tc.want)

@@ -113,14 +113,18 @@ func (w *watch) check(ctx context.Context) {
 
 // address is where the check goes: the backend's, with the port of the Options.
 func (w *watch) address() string {
-	if w.m.o.Port == 0 {
+	port, own := w.m.o.Ports[w.b.ID().Name]
+	if !own {
+		port = w.m.o.Port
+	}
+	if port == 0 {
 		return w.b.Address
 	}
 	host, _, err := net.SplitHostPort(w.b.Address)
 	if err != nil {
 		return w.b.Address // the dial tells what is wrong with it
 	}
-	return net.JoinHostPort(host, strconv.Itoa(w.m.o.Port))
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // rest forgets what is known: whatever the operator does during maintenance, the

@@ -23,6 +23,7 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1 // it could not do, or go on doing, what was asked
 	ExitUsage   = 2 // the configuration or the command line is wrong; nothing was begun
+	// A command that asks how things are may have more.
 )
 
 // Run does what a command line asks for and gives the exit code. SIGINT and
@@ -40,8 +41,10 @@ func Run(root *cobra.Command, args []string) int {
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &failed):
-		fmt.Fprintln(os.Stderr, root.Name()+":", failed.err)
-		return ExitFailure
+		if failed.err != nil {
+			fmt.Fprintln(os.Stderr, root.Name()+":", failed.err)
+		}
+		return failed.code
 	default: // the command line, or the configuration
 		fmt.Fprintln(os.Stderr, err)
 		return ExitUsage
@@ -88,9 +91,17 @@ func untilSignal() (ctx context.Context, stop func()) {
 }
 
 // failure is an error that is not about what the user wrote.
-type failure struct{ err error }
+type failure struct {
+	err  error // nil: the command has said it itself
+	code int
+}
 
-func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit code %d", f.code)
+	}
+	return f.err.Error()
+}
 
 // Fail marks an error as not being about what the user wrote: its exit code is
 // ExitFailure.
@@ -98,8 +109,11 @@ func Fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failure{err}
+	return Exit(ExitFailure, err)
 }
+
+// Exit gives an error with an exit code of its own. Without err it prints nothing.
+func Exit(code int, err error) error { return &failure{err, code} }
 
 // ConfigFlag gives a command its -c. The environment variable stands in for it.
 func ConfigFlag(c *cobra.Command, path *string, variable string) {

@@ -27,6 +27,8 @@ func TestExitCodesTellWhoseFaultItIs(t *testing.T) {
 		{"help", []string{"--help"}, nil, ExitOK},
 		{"could not", []string{"do"}, Fail(errors.New("disk full")), ExitFailure},
 		{"could not, further up", []string{"do"}, fmt.Errorf("do: %w", Fail(errors.New("disk full"))), ExitFailure},
+		{"a code of its own", []string{"do"}, Exit(4, errors.New("nobody answers")), 4},
+		{"a code and no more", []string{"do"}, Exit(3, nil), 3},
 		{"wrong configuration", []string{"do"}, &config.Problems{List: []config.Problem{{File: "c.yaml", What: "is wrong"}}}, ExitUsage},
 		{"wrong flag", []string{"do", "--fast"}, nil, ExitUsage},
 		{"wrong command", []string{"dont"}, nil, ExitUsage},

@@ -18,6 +18,7 @@ type TLSFiles struct {
 	Config Located
 
 	Listeners map[string]*tls.Config // by name; those that terminate
+	Cluster   *tls.Config            // between nodes, both ways; nil without
 	Shown     []admin.Certificate
 	Warnings  []string // what works now and will not for long, or not for all
 	Problems  []config.Problem
