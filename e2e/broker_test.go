@@ -202,6 +202,43 @@ func (s *speaker) hearsUntil(t testing.TB, topic string) (all []rig.Message) {
 	}
 }
 
+// hearsTo collects payloads up to the one named, at QoS 2 with the answers of
+// several messages under way at once.
+func (s *speaker) hearsTo(t testing.TB, last string) (all []string) {
+	t.Helper()
+	held := map[uint16]bool{}
+	for len(all) == 0 || all[len(all)-1] != last {
+		p, err := s.packet()
+		if err != nil {
+			t.Fatalf("%s: %v after %q", s.id, err, all)
+		}
+		if mqtt.PacketType(p[0]>>4) == mqtt.TypePubrel {
+			a, _, err := mqtt.ParseAck(p, s.v)
+			if err != nil {
+				t.Fatalf("%s: %v", s.id, err)
+			}
+			delete(held, a.PacketID)
+			s.send(t, mqtt.AppendAck(nil, s.v, mqtt.Ack{Type: mqtt.TypePubcomp, PacketID: a.PacketID}))
+			continue
+		}
+		m, _, err := mqtt.ParsePublish(p, s.v)
+		if err != nil {
+			t.Fatalf("%s: %v", s.id, err)
+		}
+		if m.QoS < 2 || !held[m.PacketID] {
+			all = append(all, string(m.Payload))
+		}
+		switch m.QoS {
+		case 1:
+			s.send(t, mqtt.AppendAck(nil, s.v, mqtt.Ack{Type: mqtt.TypePuback, PacketID: m.PacketID}))
+		case 2:
+			held[m.PacketID] = true
+			s.send(t, mqtt.AppendAck(nil, s.v, mqtt.Ack{Type: mqtt.TypePubrec, PacketID: m.PacketID}))
+		}
+	}
+	return all
+}
+
 // stream is one line of a field case's file.
 type stream struct {
 	label string

@@ -31,8 +31,9 @@ const patience = 30 * time.Second
 // lb is a running mqttlb.
 type lb struct {
 	*rig.Process
-	admin string
-	file  string // its configuration
+	admin  string
+	file   string // its configuration
+	binary string // default: built with the race detector
 }
 
 // startLB starts mqttlb with the configuration and an admin address of its
@@ -40,7 +41,12 @@ type lb struct {
 // ends it must end too: in order, and without a data race.
 func startLB(t *testing.T, config string) *lb {
 	t.Helper()
-	l := prepareLB(t, config)
+	return prepareLB(t, config).run(t)
+}
+
+// run is what startLB does with what is prepared.
+func (l *lb) run(t *testing.T) *lb {
+	t.Helper()
 	l.start(t)
 	t.Cleanup(func() {
 		if err := l.Stop(); err != nil {
@@ -78,11 +84,11 @@ func prepareLB(t *testing.T, config string) *lb {
 
 func (l *lb) start(t *testing.T) {
 	t.Helper()
-	binary, err := rig.BuildRace()
-	if err != nil {
-		t.Fatal(err)
+	if l.binary == "" {
+		l.binary = must(rig.BuildRace())(t)
 	}
-	if l.Process, err = rig.Start(rig.Command{Name: "mqttlb", Path: binary, Args: []string{"run", "-c", l.file}}); err != nil {
+	var err error
+	if l.Process, err = rig.Start(rig.Command{Name: "mqttlb", Path: l.binary, Args: []string{"run", "-c", l.file}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

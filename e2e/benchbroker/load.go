@@ -50,7 +50,7 @@ func throughput(ctx context.Context, t target, l load) (float64, error) {
 		}
 	}
 	for i := range l.subscribers {
-		c, err := connect(ctx, t.addr, fmt.Sprintf("sub-%d", i))
+		c, err := connect(ctx, t.at(i), fmt.Sprintf("sub-%d", i))
 		if err != nil {
 			return 0, err
 		}
@@ -73,7 +73,7 @@ func throughput(ctx context.Context, t target, l load) (float64, error) {
 	}
 	begun := time.Now()
 	for i := range l.publishers {
-		c, err := connect(ctx, t.addr, fmt.Sprintf("pub-%d", i))
+		c, err := connect(ctx, t.at(i), fmt.Sprintf("pub-%d", i))
 		if err != nil {
 			return 0, err
 		}

@@ -50,7 +50,7 @@ func services(packages []string) []string {
 // The packages that `make run` needs, and those that the tests need.
 var (
 	RunPackages  = []string{"mosquitto", "mosquitto-clients"}
-	TestPackages = []string{"mosquitto", "mosquitto-clients", "rabbitmq-server", "python3-paho-mqtt", "strace"}
+	TestPackages = []string{"mosquitto", "mosquitto-clients", "rabbitmq-server", "python3-paho-mqtt", "strace", "iproute2", "nftables"}
 )
 
 // Install makes sure that the Debian packages are there; see [Installer].
