@@ -158,6 +158,7 @@ func (b *Broker) client(id string) *client {
 	if cl == nil {
 		b.number++
 		cl = &client{b: b, id: id, key: recordKey(id), number: b.number}
+		cl.quiet.L = &cl.mu
 		b.clients[id] = cl
 	}
 	return cl

@@ -35,16 +35,16 @@ type client struct {
 	train   *seat       // while the session catches up with the log
 	dirty   bool        // among Broker.dirty
 
+	lined     []waitingPublish // publications that something has to happen before, in order
+	storing   bool             // a goroutine brings them into the store
+	unsettled int              // publications, and ends of QoS 2 ones, whose outcome the store owes
+	letting   bool             // the session is being let go of: nothing more is stored
+	quiet     sync.Cond        // unsettled or storing has changed
+
 	inbound map[uint16]inbound // QoS 2 publications of the client, by packet identifier
 	orphans []uint16           // identifiers of a session that is over, whose records are to be removed
 	cleared chan struct{}      // closed when that is under way; nil without orphans
 	shares  int                // shared subscriptions; Broker.hands' lock guards it
-}
-
-// inbound is a QoS 2 publication from the client whose PUBREL is still to come.
-type inbound struct {
-	name     string // DedupID of its message; empty: to be given anew
-	recorded bool   // the store has, or may have, a record of it
 }
 
 func (*client) isTarget() {}

@@ -91,6 +91,7 @@ func (l *link) attach(cl *client, c *mqtt.Connect, identity string) (present boo
 	defer l.joined.Store(true)
 	l.c = cl.ses.Connect(c, now)
 	cl.link = l
+	cl.quiet.Broadcast()
 	cl.setOnline(true)
 	return present
 }

@@ -66,7 +66,7 @@ func (n *node) join(size int, setups ...func(*Options)) {
 	n.t.Helper()
 	peers := n.cluster.Join(n.name, size)
 	n.peers = peers
-	n.start(append(setups, func(o *Options) { o.Peers, o.AnnounceNode = peers, true })...)
+	n.start(append([]func(*Options){func(o *Options) { o.Peers, o.AnnounceNode = peers, true }}, setups...)...)
 	stop, crash := n.stop, n.crash
 	leave := sync.OnceFunc(func() { n.cluster.Leave(peers) })
 	n.stop = func() {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"time"
 
 	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
 	"github.com/mqttlb/mqttlb/pkg/broker/session"
@@ -22,6 +23,7 @@ func (l *link) retainFirst(m *session.Message) <-chan error {
 
 // waitingPublish is a publication that is to be stored behind something else.
 type waitingPublish struct {
+	l      *link // that it came on
 	m      *session.Message
 	name   string          // DedupID
 	first  [2]<-chan error // what has to have happened; nil is nothing
@@ -29,39 +31,42 @@ type waitingPublish struct {
 }
 
 // line puts a publication in the client's line, so that its messages keep their
-// order; l.cl.mu is held.
-func (l *link) line(p waitingPublish) {
-	l.lined = append(l.lined, p)
-	if !l.storing {
-		l.storing = true
-		l.b.serving.Go(l.storeLine)
+// order, over its connections too; cl.mu is held.
+func (cl *client) line(p waitingPublish) {
+	cl.lined = append(cl.lined, p)
+	if !cl.storing {
+		cl.storing = true
+		cl.b.serving.Go(cl.storeLine)
 	}
 }
 
 // storeLine stores what is in the line, each when what it waits for has happened,
-// and ends when there is nothing more.
-func (l *link) storeLine() {
+// and ends when there is nothing more. What is left in it when the session goes to
+// another node fails: its client sends it again there. Even then each waits, since
+// a record that is written behind the new node's back would be taken for another
+// publication's.
+func (cl *client) storeLine() {
 	for {
-		l.cl.mu.Lock()
-		if len(l.lined) == 0 {
-			l.lined, l.storing = nil, false
-			l.room.Broadcast()
-			l.cl.mu.Unlock()
+		cl.mu.Lock()
+		if len(cl.lined) == 0 {
+			cl.lined, cl.storing = nil, false
+			cl.quiet.Broadcast()
+			cl.mu.Unlock()
 			return
 		}
-		p := l.lined[0]
-		l.lined[0] = waitingPublish{}
-		l.lined = l.lined[1:]
-		l.cl.mu.Unlock()
+		p := cl.lined[0]
+		cl.lined[0] = waitingPublish{}
+		cl.lined = cl.lined[1:]
+		cl.mu.Unlock()
 		err := p.wait()
-		if err == nil && l.certain() != nil {
+		if err == nil && (p.l.certain() != nil || cl.leaves()) {
 			err = cluster.ErrUnavailable
 		}
 		if err != nil {
 			p.stored(err)
 			continue
 		}
-		l.b.publish(p.m, p.name, p.stored)
+		cl.b.publish(p.m, p.name, p.stored)
 	}
 }
 
@@ -73,4 +78,38 @@ func (p *waitingPublish) wait() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// leaves says that the session is, or is about to be, another node's.
+func (cl *client) leaves() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.letting || cl.lost
+}
+
+// owes counts what the store has not answered for; cl.mu is held.
+func (cl *client) owes(by int) {
+	cl.unsettled += by
+	cl.quiet.Broadcast()
+}
+
+// settled waits until all that the client has published, on whichever connection,
+// is stored or has failed, and says whether that was so in time, and before the
+// client was back; cl.mu is held before and after.
+func (cl *client) settled(patience time.Duration) bool {
+	late := false
+	timer := time.AfterFunc(patience, func() {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		late = true
+		cl.quiet.Broadcast()
+	})
+	defer timer.Stop()
+	for cl.unsettled > 0 || cl.storing {
+		if late || cl.link != nil {
+			return false
+		}
+		cl.quiet.Wait()
+	}
+	return cl.link == nil
 }

@@ -40,10 +40,8 @@ type link struct {
 
 	stopFetch context.CancelFunc // of messages from the store; nil while there is none
 
-	lined   []waitingPublish // messages of the client that something has to happen before
-	storing bool             // a goroutine brings them into the store
-	pending int              // messages of QoS 1 and 2 that are not stored yet
-	bytes   int              // of these
+	pending int // messages of QoS 1 and 2 that are not stored yet
+	bytes   int // of these
 
 	// closing: nothing goes out after what is in control, and nothing that comes
 	// counts. cl.mu is held when it is set.
@@ -72,6 +70,7 @@ func (l *link) count(m *session.Message, by int) {
 	l.pending += by
 	l.bytes += by * (len(m.Topic) + len(m.Payload) + len(m.Properties))
 	l.room.Broadcast()
+	l.cl.owes(by)
 }
 
 // say queues a packet that is not a message; cl.mu is held.

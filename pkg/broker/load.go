@@ -147,10 +147,9 @@ func (cl *client) remember(r cluster.Record) error {
 	if err != nil {
 		return fmt.Errorf("record %s of a QoS 2 publication: %w", r.Key, err)
 	}
-	if cl.inbound == nil {
-		cl.inbound = make(map[uint16]inbound)
-	}
-	cl.inbound[uint16(id)] = inbound{name: string(r.Value), recorded: true}
+	in := parseInbound(string(r.Value))
+	in.confirmed = true
+	cl.keepInbound(uint16(id), in)
 	cl.ses.Remember(uint16(id))
 	return nil
 }

@@ -34,7 +34,7 @@ func (cl *client) letGo() {
 	}
 	cl.giveBack(false)
 	cl.leaveTrain()
-	cl.ses, cl.inbound, cl.known = nil, nil, false
+	cl.ses, cl.inbound, cl.known, cl.adopted = nil, nil, false, false
 	cl.record.revision, cl.record.owner, cl.record.needs, cl.record.unsure = cluster.None, ownership{}, nil, false
 	if cl.timer != nil {
 		cl.timer.Stop()

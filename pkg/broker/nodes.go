@@ -91,6 +91,7 @@ func (b *Broker) followQuorum(ctx context.Context, quorum <-chan bool) {
 func (b *Broker) meet() {
 	b.o.Peers.Answer(kindTake, b.answerTake)
 	b.o.Peers.Answer(kindHears, b.answerHears)
+	b.o.Peers.Answer(kindRelay, b.relay)
 	b.o.Peers.Answer(kindState, answerWith(b, b.giveState))
 	b.o.Peers.Answer(kindReport, answerWith(b, func(from string, r report) bool { return b.hear(from, &r) }))
 	b.o.Peers.Answer(kindDeal, answerWith(b, b.takeDeals))
@@ -174,7 +175,7 @@ func (b *Broker) quorum() bool {
 // if it is lost, the one that takes in its sessions.
 func (b *Broker) holder(owner, key string) string {
 	v := b.view.Load()
-	if v.Has(owner) {
+	if v.Has(owner) || b.heardByOthers(v, owner, ever) {
 		return owner
 	}
 	return heir(v, key)
@@ -222,7 +223,7 @@ func (b *Broker) takeIn(ctx context.Context) {
 			return nil
 		}
 		if _, asked := lost[owner.node]; !asked {
-			lost[owner.node] = !b.heardByOthers(v, owner.node)
+			lost[owner.node] = !b.heardByOthers(v, owner.node, ever)
 		}
 		if !lost[owner.node] {
 			return errHeard
@@ -245,35 +246,6 @@ func (b *Broker) takeIn(ctx context.Context) {
 
 // errHeard says that a node is not lost: another one hears it.
 var errHeard = errors.New("another node hears a node that this one does not")
-
-// kindHears is the question whether a node is heard from.
-const kindHears = "hears"
-
-// heardByOthers asks the others whether they hear a node that this one does not:
-// the way between two nodes may be cut, and both be at work.
-func (b *Broker) heardByOthers(v *cluster.View, node string) bool {
-	for _, n := range v.Nodes {
-		if n.Name == b.o.Node {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(b.work, takeTimeout)
-		answer, err := b.o.Peers.Ask(ctx, n.Name, kindHears, []byte(node))
-		cancel()
-		if err == nil && string(answer) == isHeard {
-			return true
-		}
-	}
-	return false
-}
-
-const isHeard = "heard"
-
-func (b *Broker) answerHears(_ string, node []byte) []byte {
-	if b.o.Peers.View().Has(string(node)) {
-		return []byte(isHeard)
-	}
-	return []byte("silent")
-}
 
 // reconcile looks whether this node still has the sessions that it holds.
 func (b *Broker) reconcile(ctx context.Context) {

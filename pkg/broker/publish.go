@@ -87,7 +87,7 @@ func (l *link) admit(p *mqtt.Publish) (t two, record bool, err error) {
 		l.count(t.m, 1)
 	}
 	if p.QoS == 2 {
-		t.name, record = cl.nameInbound(t.id, receipt == session.Redo)
+		t.name, record = cl.nameInbound(t.id, digestOf(t.m), receipt == session.Redo)
 	}
 	return t, record, nil
 }
@@ -192,9 +192,9 @@ func (l *link) store1(t two) {
 	}
 	retained := l.retainFirst(t.m)
 	l.cl.mu.Lock()
-	queue := retained != nil || l.storing
+	queue := retained != nil || l.cl.storing
 	if queue {
-		l.line(waitingPublish{m: t.m, first: [2]<-chan error{retained}, stored: stored})
+		l.cl.line(waitingPublish{l: l, m: t.m, first: [2]<-chan error{retained}, stored: stored})
 	}
 	l.cl.mu.Unlock()
 	if !queue {

@@ -87,6 +87,7 @@ func (cl *client) bring(c *mqtt.Connect, identity string) error {
 	asked := ownership{} // nobody
 	for begun, attempts := time.Now(), 0; attempts < takeAttempts; {
 		cl.mu.Lock()
+		cl.leaveAdopted()
 		known := cl.known || cl.gone
 		cl.mu.Unlock()
 		if known {
@@ -157,14 +158,28 @@ func (cl *client) bringOnce(c *mqtt.Connect, identity string, asked *ownership) 
 	return cl.inherit(ctx, r, owner, rec)
 }
 
-// ask asks a node for a session. Whatever goes wrong is as if the node had
-// nothing.
+// leaveAdopted lets go of a session that this node only looks after, and has
+// written nothing of: whoever takes it reads it again, since what its lost node
+// had on the way may have come into the store meanwhile. cl.mu is held.
+func (cl *client) leaveAdopted() bool {
+	if !cl.adopted || cl.ses == nil || cl.link != nil || cl.record.writing || cl.record.owner.node == cl.b.o.Node {
+		return false
+	}
+	cl.letGo()
+	return true
+}
+
+// ask asks a node for a session. What nobody can reach has nothing; but a node
+// that is at work and only slow to answer has to be waited for, since it goes on
+// with what its client has sent until it knows.
 func (b *Broker) ask(node string, t take) taken {
 	body, _ := json.Marshal(t)
-	ctx, cancel := context.WithTimeout(b.work, takeTimeout)
-	defer cancel()
-	answer, err := b.o.Peers.Ask(ctx, node, kindTake, body)
+	answer, err := b.reach(node, kindTake, body)
 	if err != nil {
+		if !errors.Is(err, cluster.ErrNoNode) {
+			b.log.Info("a session's node is slow to answer", "client_id", t.ClientID, "node", node, "err", err)
+			return taken{Outcome: busy}
+		}
 		b.log.Info("a session's node does not answer, its record has to do", "client_id", t.ClientID, "node", node, "err", err)
 		return taken{Outcome: notHere}
 	}
@@ -185,11 +200,8 @@ func (cl *client) receive(t taken) (done bool, err error) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.restore(rec, ownership{t.Owner, t.Epoch}, t.Revision, time.Now())
-	for id, name := range t.Inbound {
-		if cl.inbound == nil {
-			cl.inbound = make(map[uint16]inbound)
-		}
-		cl.inbound[id] = inbound{name: name, recorded: true}
+	for id, value := range t.Inbound {
+		cl.keepInbound(id, parseInbound(value))
 		cl.ses.Remember(id)
 	}
 	cl.board(rec.Cursors)
@@ -247,10 +259,14 @@ func (b *Broker) release(t take) taken {
 	case cl.ses.Identity() != t.Identity:
 		return taken{Outcome: foreign}
 	}
-	ses, old := cl.ses, cl.link
-	now := time.Now()
-	if old != nil {
-		cl.takeOver(old, t.CleanStart, now)
+	if cl.letting {
+		return taken{Outcome: busy}
+	}
+	cl.letting = true
+	defer func() { cl.letting = false }()
+	ses, now := cl.ses, time.Now()
+	if cl.link != nil {
+		cl.takeOver(cl.link, t.CleanStart, now)
 	}
 	if cl.timer != nil {
 		cl.timer.Stop()
@@ -258,11 +274,30 @@ func (b *Broker) release(t take) taken {
 	if cl.conclude(t.CleanStart, now) {
 		return cl.awaitSaved(taken{Outcome: ended})
 	}
-	if old != nil {
-		old.settled()
+	a := cl.hand(ses, t)
+	if a.Outcome == busy {
+		cl.schedule(time.Now()) // it stays
 	}
-	if cl.ses != ses || cl.link != nil { // it has come back meanwhile
+	return a
+}
+
+// settlePatience is how long a session that is to be let go of waits for what
+// its client has published: an answer has to come within takeTimeout. During an
+// election it takes longer; whoever asks comes again.
+const settlePatience = takeTimeout * 3 / 4
+
+// hand gives the session away once nothing of it is under way, and so nothing
+// that this node has begun is done behind the other's back. cl.mu is held, but
+// not all the time.
+func (cl *client) hand(ses *session.Session, t take) taken {
+	if !cl.settled(settlePatience) {
 		return taken{Outcome: busy}
+	}
+	if cl.ses != ses {
+		return taken{Outcome: busy}
+	}
+	if cl.leaveAdopted() {
+		return taken{Outcome: notHere}
 	}
 	for cl.record.writing || cl.record.unsure {
 		if a := cl.awaitSaved(taken{Outcome: handedOver}); a.Outcome != handedOver || cl.ses != ses || cl.link != nil {
@@ -286,11 +321,11 @@ func (b *Broker) release(t take) taken {
 			if a.Inbound == nil {
 				a.Inbound = make(map[uint16]string)
 			}
-			a.Inbound[id] = in.name
+			a.Inbound[id] = in.value()
 		}
 	}
 	if a.Outcome == handedOver {
-		b.released.keep(t, a, func() { b.reclaim(t.ClientID) })
+		cl.b.released.keep(t, a, func() { cl.b.reclaim(t.ClientID) })
 	}
 	cl.letGo()
 	return a
@@ -308,12 +343,4 @@ func (cl *client) awaitSaved(then taken) taken {
 		return taken{Outcome: busy}
 	}
 	return then
-}
-
-// settled waits until what the client has published is stored, or failed; cl.mu
-// is held before and after.
-func (l *link) settled() {
-	for l.pending > 0 || l.storing {
-		l.room.Wait()
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mqttlb/mqttlb/pkg/broker/cluster"
 	"github.com/mqttlb/mqttlb/pkg/broker/session"
 )
 
@@ -13,13 +14,9 @@ func (cl *client) owe(will *session.Will) {
 		return
 	}
 	m := newMessage(*will.Message(cl.id, time.Now()))
-	published := func(err error) {
-		if err != nil {
-			cl.b.log.Error("will not published", "client_id", cl.id, "err", err)
-		}
-	}
+	send := func() { cl.b.publishWill(cl.id, m, newDedupID()) }
 	if !cl.recorded() {
-		cl.b.writes.Go(func() { cl.b.publishWill(m, published) })
+		cl.b.writes.Go(send)
 		return
 	}
 	var publish func(error)
@@ -33,17 +30,28 @@ func (cl *client) owe(will *session.Will) {
 				cl.save(publish)
 			})
 		default: // better twice after a crash than never
-			cl.b.writes.Go(func() { cl.b.publishWill(m, published) })
+			cl.b.writes.Go(send)
 		}
 	}
 	cl.save(publish)
 }
 
-// publishWill publishes a will; like link.retainFirst it makes it the retained
-// message first.
-func (b *Broker) publishWill(m *session.Message, done func(error)) {
+// publishWill publishes a will, again and again until the store has it, under a
+// name by which the store takes it once: nobody else knows of it any more. Like
+// link.retainFirst it makes it the retained message first.
+func (b *Broker) publishWill(client string, m *session.Message, name string) {
+	done := func(err error) {
+		switch {
+		case err == nil:
+		case errors.Is(err, cluster.ErrTooLarge), b.work.Err() != nil:
+			b.log.Error("will not published", "client_id", client, "topic", m.Topic, "err", err)
+		default:
+			b.log.Warn("will not published yet, trying again", "client_id", client, "topic", m.Topic, "err", err)
+			b.later(willAgain, b.quorum, func() { b.publishWill(client, m, name) })
+		}
+	}
 	if !m.Retain || m.QoS == 0 || !b.clustered() {
-		b.publish(m, "", done)
+		b.publish(m, name, done)
 		return
 	}
 	b.retain(m, func(err error) {
@@ -51,11 +59,12 @@ func (b *Broker) publishWill(m *session.Message, done func(error)) {
 			done(err)
 			return
 		}
-		b.writes.Go(func() { b.publish(m, "", done) })
+		b.writes.Go(func() { b.publish(m, name, done) })
 	})
 }
 
-// willAgain is the pause before another try to write that a will is due.
+// willAgain is the pause before another try to write that a will is due, or to
+// publish it.
 const willAgain = time.Second
 
 // later calls f after a while, once may says so, unless the broker stops before.

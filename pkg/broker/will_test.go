@@ -155,3 +155,20 @@ func TestShutdownKeepsSessionsAndPublishesNoWill(t *testing.T) {
 		t.Error("the session is gone")
 	}
 }
+
+// A will of which the store says at first that it can't take it must not vanish:
+// its record is gone already.
+func TestAWillThatTheStoreDidNotTakeIsPublishedOnce(t *testing.T) {
+	n := newNode(t)
+	s, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: "s", CleanStart: true})
+	s.subscribe(1, "lwt")
+	w := will(0)
+	w.Topic, w.QoS = "lwt", 1
+	c, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V5, ClientID: "c", Will: w})
+	n.store.Fail(cluster.Appends, cluster.ErrFull)
+	c.Close()
+	eventually(t, "the session has ended", func() bool { is, _ := n.has("c"); return !is })
+	n.store.Fail(cluster.Appends, nil)
+	s.sendAck(mqtt.TypePuback, s.publish().PacketID)
+	s.quiet()
+}

@@ -72,6 +72,12 @@ type Node struct {
 // Has says whether a node is in the view.
 func (v View) Has(name string) bool { return v.find(name) >= 0 }
 
+// Hears says whether a node was heard from within [QuorumPatience].
+func (v View) Hears(name string) bool {
+	i := v.find(name)
+	return i >= 0 && v.Nodes[i].Heard
+}
+
 // Start gives which start of a node is in the view; 0 if none is.
 func (v View) Start(name string) uint64 {
 	if i := v.find(name); i >= 0 {
