@@ -17,9 +17,9 @@ import (
 // in the sessions of those that are lost, and lets its own clients go when it is
 // not among the majority any more.
 
-// quorumPatience is how long clients are kept without a quorum: with the two
-// seconds until that is noticed, ten.
-const quorumPatience = 8 * time.Second
+// quorumPatience is how long clients are kept without a quorum: with the two and a
+// half seconds until that is noticed, ten.
+const quorumPatience = 7500 * time.Millisecond
 
 // lookEvery is how often a node looks whether it is in doubt.
 const lookEvery = 200 * time.Millisecond

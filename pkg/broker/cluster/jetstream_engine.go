@@ -132,7 +132,7 @@ func startEngine(o *Options) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure the engine: %w", err)
 	}
-	l := &engineLog{log: o.Log}
+	l := &engineLog{log: o.Log, began: time.Now()}
 	srv.SetLoggerV2(l, false, false, false)
 	srv.Start()
 	e := &engine{server: srv, deadline: o.Deadline, patient: func(time.Time) bool { return false }}
@@ -337,7 +337,8 @@ func unavailable(ctx context.Context, err error) error {
 
 // engineLog passes the server's lines on. Its notices are our debug detail.
 type engineLog struct {
-	log *slog.Logger
+	log   *slog.Logger
+	began time.Time
 
 	mu   sync.Mutex
 	died string
@@ -353,11 +354,14 @@ func (l *engineLog) Noticef(format string, v ...any) { l.line(slog.LevelDebug, f
 func (l *engineLog) Warnf(format string, v ...any)   { l.line(slog.LevelWarn, format, v) }
 
 // Errorf passes on what is wrong with this node. That others can't be reached is
-// life in a cluster.
+// life in a cluster; while all start, nobody has to know.
 func (l *engineLog) Errorf(format string, v ...any) {
 	level := slog.LevelError
 	if strings.Contains(format, "connect to route") || strings.Contains(format, "Error flushing") {
 		level = slog.LevelWarn
+		if time.Since(l.began) < PresumedLost {
+			level = slog.LevelDebug
+		}
 	}
 	l.line(level, format, v)
 }
