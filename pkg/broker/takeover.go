@@ -275,8 +275,9 @@ func (b *Broker) release(t take) taken {
 		return cl.awaitSaved(taken{Outcome: ended})
 	}
 	a := cl.hand(ses, t)
-	if a.Outcome == busy {
-		cl.schedule(time.Now()) // it stays
+	if a.Outcome == busy && cl.ses != nil { // it stays
+		cl.schedule(time.Now())
+		cl.settle()
 	}
 	return a
 }
