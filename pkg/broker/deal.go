@@ -89,11 +89,11 @@ type group struct {
 	has     map[string]int  // messages, by member
 	full    map[string]bool // could not take one
 	dealt   map[session.Ref]*deal
-	pending [][]*deal // to be dealt, by shard, in the order of the log
-	waits   int       // in all of them
-	turn    int       // the shard that is next
-	bytes   int       // of messages in pending
-	skip    map[session.Ref]struct{}
+	pending [][]*deal                // to be dealt, by shard, in the order of the log
+	waits   int                      // in all of them
+	turn    int                      // the shard that is next
+	bytes   int                      // of messages in pending
+	skip    map[session.Ref]struct{} // ended, and still to be read
 	reading []reading
 	idle    time.Time // without members since
 }
@@ -190,13 +190,15 @@ func (d *dealer) next(g *group, m *session.Message, r session.Ref) bool {
 	return true
 }
 
-// put appends a message to those that are to be dealt; d.mu is held.
+// put appends a message to those that are to be dealt, unless it is known: when a
+// group is read again after its dealer was lost, its members may have had some of
+// what is read, have it, or have given it back. d.mu is held.
 func (d *dealer) put(g *group, m *session.Message, r session.Ref) {
 	if _, skip := g.skip[r]; skip {
 		delete(g.skip, r)
 		return
 	}
-	if g.dealt[r] != nil {
+	if g.dealt[r] != nil || g.awaits(r) {
 		return
 	}
 	x := &deal{dealt: dealt{Share: g.share, Shard: r.Shard, Seq: r.Seq, QoS: m.QoS, Retain: m.Retain}, g: g}
@@ -234,6 +236,24 @@ func (g *group) insert(x *deal) {
 	if !found {
 		g.pending[x.Shard] = slices.Insert(all, i, x)
 		g.waits++
+	}
+}
+
+// awaits says that a message waits to be dealt.
+func (g *group) awaits(r session.Ref) bool {
+	all := g.pending[r.Shard]
+	if len(all) == 0 || all[len(all)-1].Seq < r.Seq {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(all, r.Seq, func(x *deal, seq uint64) int { return cmp.Compare(x.Seq, seq) })
+	return found
+}
+
+// pass notes that a message has ended, so that it is not dealt again when it is
+// read.
+func (g *group) pass(r session.Ref) {
+	if r.Shard < len(g.reading) && r.Seq > g.reading[r.Shard].at {
+		g.skip[r] = struct{}{}
 	}
 }
 
@@ -448,12 +468,12 @@ func (d *dealer) ended(x dealt) {
 	if is := g.dealt[r]; is != nil {
 		if is.Client == x.Client {
 			g.forget(is)
+			g.pass(r)
 		}
 		return
 	}
-	if !g.withdraw(r) && r.Shard < len(g.reading) && r.Seq > g.reading[r.Shard].at {
-		g.skip[r] = struct{}{}
-	}
+	g.withdraw(r)
+	g.pass(r)
 }
 
 // withdraw takes a message out of those that wait.
@@ -482,6 +502,9 @@ func (d *dealer) held(node string, x dealt) {
 		if is.Client == x.Client {
 			is.node, is.sent, is.since = node, true, time.Now()
 		}
+		return
+	}
+	if _, ended := g.skip[r]; ended { // with the session, on another node
 		return
 	}
 	if g.withdraw(r) || r.Shard < len(g.reading) && r.Seq > g.reading[r.Shard].at {

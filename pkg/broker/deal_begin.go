@@ -168,6 +168,9 @@ func (b *Broker) open(r dealGroup) {
 			g.insert(&deal{dealt: dealt{Share: r.Share, Shard: h.Shard, Seq: h.Seq, QoS: unknownQoS}, g: g})
 		}
 	}
+	for _, e := range r.Ended {
+		g.pass(e)
+	}
 }
 
 func (b *Broker) newGroup(share, filter string) *group {
@@ -486,6 +489,7 @@ func (b *Broker) resolve(ctx context.Context, all []*deal) {
 		switch {
 		case there && !has:
 			x.g.forget(x)
+			x.g.pass(x.ref())
 		case s.owner != "" && s.owner != x.node && v.Has(s.owner): // that one tells, and is asked now
 			x.node, x.since, d.audited = s.owner, time.Time{}, time.Time{}
 		case there && v.Has(s.owner):
@@ -714,6 +718,14 @@ func (g *group) record(tail []uint64) dealGroup {
 		}
 	}
 	slices.SortFunc(r.Holes, compareRefs)
+	for e := range g.skip {
+		if e.Seq > r.Places[e.Shard] {
+			r.Ended = append(r.Ended, e)
+		} else { // it was not there any more when the place was read
+			delete(g.skip, e)
+		}
+	}
+	slices.SortFunc(r.Ended, compareRefs)
 	return r
 }
 

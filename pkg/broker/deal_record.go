@@ -27,14 +27,18 @@ type dealRecord struct {
 type heard struct{ Sync, Number uint64 }
 
 // dealGroup is how far a shared subscription is: up to its place in each shard,
-// every message has ended with a member, but for the holes.
+// every message has ended with a member, but for the holes; behind it none has,
+// but for those that have. A dealer that takes over reads from the place on, while
+// members end what they have had from the one before.
 type dealGroup struct {
 	Share  string
 	Places []uint64
 	Holes  []session.Ref // in order
+	Ended  []session.Ref // in order
 }
 
-const dealRecordVersion = 1
+// dealRecordVersion is the second: the first had no Ended.
+const dealRecordVersion = 2
 
 var errDealRecord = errors.New("not the record of shared subscriptions")
 
@@ -48,6 +52,18 @@ func (r *dealRecord) append(dst []byte) []byte {
 		number(uint64(len(s)))
 		dst = append(dst, s...)
 	}
+	refs := func(all []session.Ref) {
+		number(uint64(len(all)))
+		var last session.Ref
+		for _, r := range all {
+			if r.Shard != last.Shard {
+				last.Seq = 0
+			}
+			number(uint64(r.Shard))
+			number(r.Seq - last.Seq)
+			last = r
+		}
+	}
 	dst = append(dst, dealRecordVersion)
 	text(r.Node)
 	number(r.Epoch)
@@ -58,16 +74,8 @@ func (r *dealRecord) append(dst []byte) []byte {
 		for _, seq := range g.Places {
 			number(seq)
 		}
-		number(uint64(len(g.Holes)))
-		var last session.Ref
-		for _, h := range g.Holes {
-			if h.Shard != last.Shard {
-				last.Seq = 0
-			}
-			number(uint64(h.Shard))
-			number(h.Seq - last.Seq)
-			last = h
-		}
+		refs(g.Holes)
+		refs(g.Ended)
 	}
 	number(uint64(len(r.Heard)))
 	for node, h := range r.Heard {
@@ -79,7 +87,8 @@ func (r *dealRecord) append(dst []byte) []byte {
 }
 
 func parseDealRecord(b []byte) (r dealRecord, err error) {
-	bad := len(b) == 0 || b[0] != dealRecordVersion
+	bad := len(b) == 0 || b[0] == 0 || b[0] > dealRecordVersion
+	first := !bad && b[0] == 1
 	number := func() uint64 {
 		if bad {
 			return 0
@@ -100,6 +109,18 @@ func parseDealRecord(b []byte) (r dealRecord, err error) {
 		b = b[n:]
 		return s
 	}
+	refs := func() (all []session.Ref) {
+		var last session.Ref
+		for n := number(); n > 0 && !bad; n-- {
+			shard := int(number())
+			if shard != last.Shard {
+				last.Seq = 0
+			}
+			last = session.Ref{Shard: shard, Seq: last.Seq + number()}
+			all = append(all, last)
+		}
+		return all
+	}
 	if !bad {
 		b = b[1:]
 	}
@@ -109,14 +130,9 @@ func parseDealRecord(b []byte) (r dealRecord, err error) {
 		for n := number(); n > 0 && !bad; n-- {
 			g.Places = append(g.Places, number())
 		}
-		var last session.Ref
-		for n := number(); n > 0 && !bad; n-- {
-			shard := int(number())
-			if shard != last.Shard {
-				last.Seq = 0
-			}
-			last = session.Ref{Shard: shard, Seq: last.Seq + number()}
-			g.Holes = append(g.Holes, last)
+		g.Holes = refs()
+		if !first {
+			g.Ended = refs()
 		}
 		r.Groups = append(r.Groups, g)
 	}
@@ -184,23 +200,28 @@ func MoveShares(all []cluster.Record, to session.Places) ([]byte, error) {
 			for shard := range g.Places {
 				g.Places[shard] = to.UpTo(shard, g.Places[shard])
 			}
-			holes := g.Holes[:0]
-			for _, h := range g.Holes {
-				if ref, there := to.Message(h); there {
-					holes = append(holes, ref)
-				}
-			}
-			slices.SortFunc(holes, compareRefs)
-			g.Holes = holes
+			g.Holes, g.Ended = moveRefs(g.Holes, to), moveRefs(g.Ended, to)
 		}
 		return rec.append(nil), nil
 	}
 	return nil, nil
 }
 
+// moveRefs gives what is left of messages in another store.
+func moveRefs(all []session.Ref, to session.Places) []session.Ref {
+	moved := all[:0]
+	for _, r := range all {
+		if ref, there := to.Message(r); there {
+			moved = append(moved, ref)
+		}
+	}
+	slices.SortFunc(moved, compareRefs)
+	return moved
+}
+
 func (r *dealRecord) equal(o *dealRecord) bool {
 	return r.Node == o.Node && r.Epoch == o.Epoch && maps.Equal(r.Heard, o.Heard) &&
 		slices.EqualFunc(r.Groups, o.Groups, func(a, b dealGroup) bool {
-			return a.Share == b.Share && slices.Equal(a.Places, b.Places) && slices.Equal(a.Holes, b.Holes)
+			return a.Share == b.Share && slices.Equal(a.Places, b.Places) && slices.Equal(a.Holes, b.Holes) && slices.Equal(a.Ended, b.Ended)
 		})
 }

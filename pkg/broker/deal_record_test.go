@@ -12,7 +12,7 @@ var aDealRecord = dealRecord{
 	Node: "a", Epoch: 300,
 	Groups: []dealGroup{
 		{Share: "$share/g/x", Places: []uint64{7, 1 << 40}, Holes: []session.Ref{{Shard: 0, Seq: 3}, {Shard: 0, Seq: 6}, {Shard: 1, Seq: 9}}},
-		{Share: "$share/h/+", Places: []uint64{5, 5}},
+		{Share: "$share/h/+", Places: []uint64{5, 5}, Ended: []session.Ref{{Shard: 0, Seq: 8}, {Shard: 1, Seq: 6}, {Shard: 1, Seq: 70}}},
 	},
 	Heard: map[string]heard{"a": {Sync: 1, Number: 2}, "b": {Sync: 3, Number: 4}},
 }
