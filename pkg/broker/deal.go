@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,9 @@ const (
 	mostLoose = 1024
 	// auditAfter is how old a deal may be before its node is asked what it has.
 	auditAfter = 5 * time.Second
+	// silentAfter is how long a node may tell nothing before it is asked: it tells
+	// who its members are every reportEvery, unless it believes that nobody listens.
+	silentAfter = 3 * reportEvery
 )
 
 // dealer is the dealing part of a node. Only one node's is on.
@@ -54,6 +58,7 @@ type dealer struct {
 	hands    map[string]*hand // by node
 	audited  time.Time        // when it was looked for deals that are old
 	syncs    uint64           // names states; starts where no earlier dealer has been
+	former   uint64           // while this node is about to deal: the last that is of no use to it
 }
 
 // hand is what the dealer knows of a node that has members.
@@ -63,6 +68,7 @@ type hand struct {
 	ready   bool   // may be dealt to
 	busy    bool   // its state is being asked for, or what it had looked after
 	heard   heard
+	at      time.Time // when it was last heard from
 	members map[string][]player
 	outbox  []*deal
 	sending bool
@@ -121,7 +127,7 @@ func (d *dealer) init(b *Broker) {
 	d.wake, d.tend = make(chan struct{}, 1), make(chan struct{}, 1)
 	d.quorum = b.quorum
 	d.groups, d.hands = make(map[string]*group), make(map[string]*hand)
-	d.syncs = uint64(time.Now().UnixNano())
+	d.syncs, d.former = uint64(time.Now().UnixNano()), math.MaxUint64
 }
 
 // rouse lets the dealing go on, stir lets the dealer look at the other nodes.
@@ -418,20 +424,27 @@ func (b *Broker) dealTo(ctx context.Context, node string, deals batch) (a batchA
 	return a, err
 }
 
-// hear takes a report; false says that this is not the dealer, or has not had the
-// node's state.
-func (b *Broker) hear(from string, r *report) bool {
+// hear takes a report.
+func (b *Broker) hear(from string, r *report) reception {
 	d := &b.dealer
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.on && r.Sync > d.former {
+		return laterReport
+	}
 	h := d.hands[from]
 	if !d.on || h == nil || h.heard.Sync != r.Sync {
-		return false
+		return unknownReport
 	}
-	if r.Number != h.heard.Number+1 {
-		return r.Number == h.heard.Number // it was taken, and the answer lost
+	h.at = time.Now()
+	switch r.Number {
+	case h.heard.Number: // it was taken, and the answer lost
+		return takenReport
+	case h.heard.Number + 1:
+		h.heard.Number = r.Number
+	default:
+		return unknownReport
 	}
-	h.heard.Number = r.Number
 	for _, x := range r.Held {
 		d.held(from, x)
 	}
@@ -454,7 +467,7 @@ func (b *Broker) hear(from string, r *report) bool {
 		d.seat(h, r.Members)
 	}
 	d.rouse()
-	return true
+	return takenReport
 }
 
 // ended notes that a message has come to its end; d.mu is held.

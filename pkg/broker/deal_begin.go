@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -113,17 +114,22 @@ func (b *Broker) beginDealing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	first := b.nodes()
 	if b.clustered() {
-		if err := b.seizeLost(ctx); err != nil {
+		if err := b.seizeLost(ctx, first); err != nil {
 			return err
 		}
 	}
-	states, hands, err := b.allStates(ctx, rec.Epoch)
+	d.mu.Lock()
+	d.former = d.syncs
+	d.mu.Unlock()
+	states, hands, err := b.allStates(ctx, first, rec.Epoch)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.former = math.MaxUint64
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.epoch, d.revision = rec.Epoch, revision
 	d.hands = hands
 	d.groups = make(map[string]*group)
@@ -225,69 +231,68 @@ func (b *Broker) stopDealing() {
 	d.hands = make(map[string]*hand)
 }
 
-// allStates asks all nodes that are there what they have.
-func (b *Broker) allStates(ctx context.Context, epoch uint64) (map[string]state, map[string]*hand, error) {
-	states, hands := make(map[string]state), make(map[string]*hand)
-	starts := make(map[string]uint64)
-	for {
+// allStates asks all nodes that are there what they have, and gives up when one is
+// gone that was there at first. It asks until all answer, and then once more: while
+// one loads what it has, sessions may move by their records, and be with nobody when
+// that is asked. When all are at work they are handed over, and always with one.
+func (b *Broker) allStates(ctx context.Context, first *cluster.View, epoch uint64) (map[string]state, map[string]*hand, error) {
+	complete := false
+	for pause, waited := tendEvery/4, time.Duration(0); ; pause = min(2*pause, statePause) {
 		v := b.nodes()
 		if !v.Quorum {
 			return nil, nil, cluster.ErrUnavailable
 		}
-		for node := range states {
-			if v.Start(node) != starts[node] { // from the beginning
+		for _, n := range first.Nodes {
+			if v.Start(n.Name) != n.Start { // what it had is to be taken in first
 				return nil, nil, cluster.ErrUnavailable
 			}
 		}
-		rest := slices.DeleteFunc(slices.Clone(v.Nodes), func(n cluster.Node) bool { return hands[n.Name] != nil })
-		var mu sync.Mutex
-		var asked sync.WaitGroup
-		for _, n := range rest {
-			asked.Go(func() {
-				h := &hand{node: n.Name, start: n.Start, ready: true, heard: heard{Sync: b.nextSync()}}
-				s, err := b.stateOf(ctx, n.Name, stateQuestion{epoch, h.heard.Sync})
-				if errors.Is(err, cluster.ErrNoNode) { // it has not loaded yet, so what it will have is in records
-					h.ready, h.start, h.heard = false, 0, heard{}
-					s, err = b.recordedState(ctx, n.Name)
-				}
-				if err == nil && s.OK {
-					mu.Lock()
-					states[n.Name], hands[n.Name], starts[n.Name] = s, h, n.Start
-					mu.Unlock()
-				}
-			})
-		}
-		asked.Wait()
-		if len(states) == len(v.Nodes) {
+		states, hands, silent := b.askAll(ctx, v, epoch)
+		if len(silent) == 0 && complete {
 			return states, hands, nil
 		}
+		if complete = len(silent) == 0; complete {
+			continue
+		}
+		if waited += pause; waited > stateWarning {
+			b.log.Warn("shared subscriptions wait for nodes that do not tell what they have", "nodes", silent)
+			waited = 0
+		}
 		select {
-		case <-time.After(tendEvery / 4):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
 	}
 }
 
-// recordedState is what the records say that a node has.
-func (b *Broker) recordedState(ctx context.Context, node string) (state, error) {
-	s := state{OK: true}
-	err := b.each(ctx, cluster.Sessions, func(r cluster.Record) error {
-		owner, rec, err := parseSession(r)
-		if err != nil || owner.node != node {
-			return nil
-		}
-		for _, u := range rec.Unacknowledged {
-			if u.Share != "" {
-				s.Held = append(s.Held, dealt{Share: u.Share, Client: rec.ClientID, Shard: u.Ref.Shard, Seq: u.Ref.Seq})
+const (
+	statePause   = time.Second      // at most, between two rounds of questions
+	stateWarning = 10 * time.Second // after which the log has who is waited for
+)
+
+// askAll asks each node once, and gives those that have not answered.
+func (b *Broker) askAll(ctx context.Context, v *cluster.View, epoch uint64) (states map[string]state, hands map[string]*hand, silent []string) {
+	states, hands = make(map[string]state), make(map[string]*hand)
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, n := range v.Nodes {
+		asked.Go(func() {
+			h := &hand{node: n.Name, start: n.Start, ready: true, heard: heard{Sync: b.nextSync()}}
+			s, err := b.stateOf(ctx, n.Name, stateQuestion{epoch, h.heard.Sync})
+			h.at = time.Now()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || !s.OK {
+				silent = append(silent, n.Name)
+				return
 			}
-		}
-		for _, u := range rec.Done {
-			s.Done = append(s.Done, dealt{Share: u.Share, Client: rec.ClientID, Shard: u.Ref.Shard, Seq: u.Ref.Seq})
-		}
-		return nil
-	})
-	return s, err
+			states[n.Name], hands[n.Name] = s, h
+		})
+	}
+	asked.Wait()
+	slices.Sort(silent)
+	return states, hands, silent
 }
 
 func (b *Broker) nextSync() uint64 {
@@ -325,7 +330,7 @@ func (b *Broker) tendHands(ctx context.Context, v *cluster.View) {
 		if h.busy || h.sending {
 			continue
 		}
-		if !h.ready || h.start != n.Start || audit && d.old(n.Name) {
+		if !h.ready || h.start != n.Start || audit && d.old(n.Name) || time.Since(h.at) > silentAfter {
 			if h.start != n.Start {
 				d.takeBack(h)
 			}
@@ -374,7 +379,7 @@ func (b *Broker) askAgain(ctx context.Context, h *hand, start uint64) {
 	if err != nil || !s.OK || d.hands[h.node] != h || d.epoch != epoch {
 		return
 	}
-	h.ready, h.start, h.heard = true, start, heard{Sync: q.Sync}
+	h.ready, h.start, h.heard, h.at = true, start, heard{Sync: q.Sync}, time.Now()
 	if b.openNew(s.Members) {
 		b.saveSoonShares()
 	}
@@ -422,7 +427,7 @@ func (b *Broker) lostHand(ctx context.Context, h *hand) {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	err := b.seizeAll(ctx, ids)
+	err := b.seizeAll(ctx, b.nodes(), ids)
 	if err == nil {
 		b.resolve(ctx, all)
 	} else if ctx.Err() == nil {
@@ -504,9 +509,8 @@ func (b *Broker) resolve(ctx context.Context, all []*deal) {
 // seizeLost has all sessions that have to do with shared subscriptions and whose
 // nodes are lost taken in by others: from then on, what their records say of
 // messages in flight is all that they can still deliver.
-func (b *Broker) seizeLost(ctx context.Context) error {
+func (b *Broker) seizeLost(ctx context.Context, v *cluster.View) error {
 	var ids []string
-	v := b.nodes()
 	err := b.each(ctx, cluster.Sessions, func(r cluster.Record) error {
 		owner, rec, err := parseSession(r)
 		if err != nil || v.Has(owner.node) {
@@ -523,25 +527,30 @@ func (b *Broker) seizeLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.seizeAll(ctx, ids)
+	return b.seizeAll(ctx, v, ids)
 }
 
 // seizeAll has sessions taken in by those nodes to which they fall, and their
 // records say so.
-func (b *Broker) seizeAll(ctx context.Context, ids []string) error {
+func (b *Broker) seizeAll(ctx context.Context, v *cluster.View, ids []string) error {
 	by := make(map[string][]string)
 	for _, id := range ids {
-		node := heir(b.nodes(), recordKey(id))
+		node := heir(v, recordKey(id))
 		by[node] = append(by[node], id)
+	}
+	var there []string
+	for _, n := range v.Nodes {
+		there = append(there, n.Name)
 	}
 	var errs error
 	for node, ids := range by {
 		var ok bool
 		var err error
+		q := seizure{ids, there}
 		if node == b.o.Node {
-			ok = b.seize(node, ids)
+			ok = b.seize(node, q)
 		} else {
-			err = b.question(ctx, node, kindSeize, ids, &ok)
+			err = b.question(ctx, node, kindSeize, q, &ok)
 		}
 		if err == nil && !ok {
 			err = cluster.ErrUnavailable
@@ -551,18 +560,26 @@ func (b *Broker) seizeAll(ctx context.Context, ids []string) error {
 	return errs
 }
 
+// seizure is the wish to have sessions taken in, but for those whose nodes are
+// there.
+type seizure struct {
+	IDs   []string
+	There []string
+}
+
 // seize takes in sessions of nodes that are lost, and writes so into their
-// records.
-func (b *Broker) seize(_ string, ids []string) bool {
+// records. It fails as long as this node sees one of those nodes: what that has is
+// not settled then.
+func (b *Broker) seize(_ string, q seizure) bool {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	failed := false
 	width := make(chan struct{}, 64)
-	for _, id := range ids {
+	for _, id := range q.IDs {
 		width <- struct{}{}
 		all.Go(func() {
 			defer func() { <-width }()
-			if !b.seizeOne(id) {
+			if !b.seizeOne(id, q.There) {
 				mu.Lock()
 				failed = true
 				mu.Unlock()
@@ -573,7 +590,7 @@ func (b *Broker) seize(_ string, ids []string) bool {
 	return !failed
 }
 
-func (b *Broker) seizeOne(id string) bool {
+func (b *Broker) seizeOne(id string, there []string) bool {
 	ctx, cancel := context.WithTimeout(b.work, recordTimeout)
 	defer cancel()
 	r, err := b.store.Records(cluster.Sessions).Get(ctx, recordKey(id))
@@ -581,8 +598,13 @@ func (b *Broker) seizeOne(id string) bool {
 		return errors.Is(err, cluster.ErrNotFound)
 	}
 	owner, rec, err := parseSession(r)
-	if err != nil || b.nodes().Has(owner.node) {
-		return err == nil
+	switch {
+	case err != nil:
+		return false
+	case slices.Contains(there, owner.node):
+		return true
+	case b.nodes().Has(owner.node):
+		return false
 	}
 	b.adopt(id, func(cl *client) error {
 		_, err := cl.inherit(ctx, r, owner, rec)

@@ -66,3 +66,35 @@ func TestTheRecordKnowsWhatHasEndedBehindThePlace(t *testing.T) {
 		t.Errorf("record %+v once it was read", r)
 	}
 }
+
+// A node reports while the dealer that has had its state still asks others for
+// theirs. Were it told that nobody listens, it would say nothing more, and the
+// dealer deal to members that it believes to be gone.
+func TestAReportWaitsForTheDealerToBegin(t *testing.T) {
+	b := &Broker{shards: make([]shard, 1)}
+	d := &b.dealer
+	d.init(b)
+	early := &report{Sync: b.nextSync(), Number: 1}
+	if how := b.hear("n", early); how != unknownReport {
+		t.Errorf("one that does not deal says %q", how)
+	}
+	d.former = d.syncs
+	asked := &report{Sync: b.nextSync(), Number: 1, Members: map[string][]player{"$share/g/t": {{ID: "c", Online: true}}}}
+	if how := b.hear("n", asked); how != laterReport {
+		t.Errorf("one that is about to deal says %q", how)
+	}
+	if how := b.hear("n", early); how != unknownReport {
+		t.Errorf("to what it has not asked for it says %q", how)
+	}
+	d.on, d.quorum = true, func() bool { return true }
+	b.saveNow = make(chan struct{}, 1)
+	d.hands["n"] = &hand{node: "n", ready: true, heard: heard{Sync: asked.Sync}}
+	for range 2 { // the answer may be lost
+		if how := b.hear("n", asked); how != takenReport {
+			t.Errorf("one that deals says %q", how)
+		}
+	}
+	if !d.anyone(d.groups["$share/g/t"]) {
+		t.Error("the member is not known to be there")
+	}
+}

@@ -273,21 +273,34 @@ func (b *Broker) report(ctx context.Context) (more bool) {
 	}
 	r, to := h.pending, h.dealer
 	h.mu.Unlock()
-	taken, err := b.tellDealer(ctx, to, r)
+	how, err := b.tellDealer(ctx, to, r)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.pending != r: // the dealer has had the state meanwhile
 		return true
-	case err != nil: // again at the next tick
+	case err != nil, how == laterReport: // again at the next tick, or when there is news of the dealer
 		return false
-	case !taken: // the dealer will ask for the state
+	case how == unknownReport: // the dealer will ask for the state
 		h.sync, h.pending = 0, nil
 		return false
 	}
 	h.pending = nil
 	return true
 }
+
+// reception is what became of a report.
+type reception string
+
+const (
+	takenReport reception = "taken"
+	// laterReport: the dealer has the state that it follows, and is not dealing
+	// yet. Were it given up, the dealer would begin with what is not so any more,
+	// and never hear of it.
+	laterReport reception = "later"
+	// unknownReport: this is not the dealer, or it has not had the state.
+	unknownReport reception = "unknown"
+)
 
 // list gives the members; h.mu is held.
 func (h *hands) list() map[string][]player {
@@ -302,12 +315,12 @@ func (h *hands) list() map[string][]player {
 	return all
 }
 
-func (b *Broker) tellDealer(ctx context.Context, to string, r *report) (taken bool, err error) {
+func (b *Broker) tellDealer(ctx context.Context, to string, r *report) (how reception, err error) {
 	if to == b.o.Node {
 		return b.hear(b.o.Node, r), nil
 	}
-	err = b.question(ctx, to, kindReport, r, &taken)
-	return taken, err
+	err = b.question(ctx, to, kindReport, r, &how)
+	return how, err
 }
 
 // question asks another node, in JSON.
@@ -368,9 +381,6 @@ func (b *Broker) giveState(from string, q stateQuestion) state {
 		s.Held = append(s.Held, d)
 		held[key(d)] = true
 	}
-	for _, d := range b.released.shared() { // on their way to another node
-		hold(d)
-	}
 	for _, cl := range b.all() {
 		cl.mu.Lock()
 		cl.settleShared()
@@ -382,6 +392,9 @@ func (b *Broker) giveState(from string, q stateQuestion) state {
 			}
 		}
 		cl.mu.Unlock()
+	}
+	for _, d := range b.released.shared() { // last: it may just have been let go of
+		hold(d)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -532,6 +545,9 @@ func (b *Broker) learn(r *dealRecord) {
 	}
 	close(h.learned)
 	h.learned = make(chan struct{})
+	if h.pending != nil { // it may be taken now
+		b.kickReports()
+	}
 	heard := r.Heard[b.o.Node]
 	var passed []dealt
 	h.done = slices.DeleteFunc(h.done, func(f finished) bool {

@@ -30,6 +30,7 @@ type node struct {
 	stop   func()
 	crash  func() // as if the process were killed
 	ends   chan End
+	dead   *atomic.Bool // its process
 
 	// Of a node of a cluster:
 	cluster *cluster.MemoryCluster
@@ -74,6 +75,7 @@ func (n *node) join(size int, setups ...func(*Options)) {
 		stop()
 	}
 	n.crash = func() { // nothing of its end is heard by others
+		n.dead.Store(true)
 		leave()
 		crash()
 	}
@@ -168,6 +170,7 @@ func newNode(t *testing.T, setups ...func(*Options)) *node {
 func (n *node) start(setups ...func(*Options)) {
 	n.t.Helper()
 	dead := new(atomic.Bool)
+	n.dead = dead
 	n.ends = make(chan End, 1000)
 	o := Options{Store: mortal{n.store, dead}, Limits: DefaultLimits(), Observer: ends(n.ends), Checkpoint: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logTo{n.t, dead}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, s := range setups {

@@ -93,7 +93,7 @@ func (b *Broker) meet() {
 	b.o.Peers.Answer(kindHears, b.answerHears)
 	b.o.Peers.Answer(kindRelay, b.relay)
 	b.o.Peers.Answer(kindState, answerWith(b, b.giveState))
-	b.o.Peers.Answer(kindReport, answerWith(b, func(from string, r report) bool { return b.hear(from, &r) }))
+	b.o.Peers.Answer(kindReport, answerWith(b, func(from string, r report) reception { return b.hear(from, &r) }))
 	b.o.Peers.Answer(kindDeal, answerWith(b, b.takeDeals))
 	b.o.Peers.Answer(kindSeize, answerWith(b, b.seize))
 	b.o.Peers.Hear(kindPublish, b.hearPublish)

@@ -52,16 +52,22 @@ func (r *released) again(t take) taken {
 	return h.answer
 }
 
-// take takes the session back; nil: there is none.
-func (r *released) take(id string) *handover {
+// of gives the session; nil: there is none.
+func (r *released) of(id string) *handover {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.byID[id]
-	if h != nil {
+	return r.byID[id]
+}
+
+// forget forgets the session, once it is back or another node has it: whoever looks
+// for it meanwhile finds it.
+func (r *released) forget(id string, h *handover) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h != nil && r.byID[id] == h {
 		h.timer.Stop()
 		delete(r.byID, id)
 	}
-	return h
 }
 
 // stop forgets all.
@@ -80,10 +86,11 @@ func (b *Broker) reclaim(id string) {
 		return
 	}
 	defer b.serving.Done()
-	h := b.released.take(id)
+	h := b.released.of(id)
 	if h == nil {
 		return
 	}
+	defer func() { b.released.forget(id, h) }() // unless it is kept again
 	t := h.answer
 	ctx, cancel := context.WithTimeout(b.work, recordTimeout)
 	defer cancel()

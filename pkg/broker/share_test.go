@@ -172,6 +172,7 @@ func (c *crowd) have(count int) (repeated int) {
 // stream publishes numbered messages, at most so many unacknowledged at a time.
 func (n *node) stream(topic string, qos byte, from, count int) {
 	n.t.Helper()
+	eventually(n.t, n.name+" takes clients", n.b.quorum)
 	p, _ := n.connect(mqtt.ConnectOptions{Version: mqtt.V311, ClientID: fmt.Sprint("stream", topic, from), CleanStart: true})
 	const window = 50
 	acked := mqtt.TypePuback

@@ -136,8 +136,11 @@ func (cl *client) bringOnce(c *mqtt.Connect, identity string, asked *ownership) 
 		return false, errForeign
 	}
 	holder := b.holder(owner.node, cl.key)
-	if h := b.released.take(cl.id); h != nil && h.answer.Revision == r.Revision {
-		return cl.receive(h.answer) // nobody came for it
+	if h := b.released.of(cl.id); h != nil {
+		defer b.released.forget(cl.id, h)
+		if h.answer.Revision == r.Revision {
+			return cl.receive(h.answer) // nobody came for it
+		}
 	}
 	if holder != b.o.Node && *asked != owner {
 		switch t := b.ask(holder, take{cl.id, identity, c.CleanStart}); t.Outcome {
